@@ -76,7 +76,7 @@ func (s *rolloutStatus) addCounted(v *view) {
 			for j, verdict := range v.reportOf(other.Ref).Verdicts {
 				t := other.Targets[j]
 				n := v.objects.Node(t.Node)
-				if t.Group == g.ref && t.Admitted && n != nil {
+				if t.Group == g.ref && t.Visit.Admitted && n != nil {
 					g.Counted = append(g.Counted, v.newCell(other, t, verdict, n))
 				}
 			}

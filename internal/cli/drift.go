@@ -134,7 +134,7 @@ func (v *view) newDriftReport(name string) (*driftReport, error) {
 			if t.Leaving || isNode && t.Node != name {
 				continue
 			}
-			report.addNode(&summary, t.Node, compiled.DriftOf(t.Node), !t.FinishedAt.IsZero() && t.FinishedAt.After(compiled.DriftOf(t.Node).CheckedAt))
+			report.addNode(&summary, t.Node, compiled.DriftOf(t.Node), !t.Visit.FinishedAt.IsZero() && t.Visit.FinishedAt.After(compiled.DriftOf(t.Node).CheckedAt))
 		}
 		if summary.Nodes > 0 || !isNode {
 			report.Skyhooks = append(report.Skyhooks, summary)

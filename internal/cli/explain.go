@@ -92,7 +92,7 @@ func (x *explainer) explainGroup(r *rollout.Rollout, verdict rollout.Verdict) []
 	for i := range x.snapshot.Rollouts {
 		all = append(all, x.explainFirst(&x.snapshot.Rollouts[i], func(t *rollout.Target, v rollout.Verdict) bool {
 			isOther := t.Group == group && t.Node != verdict.Node
-			return isOther && (t.Admitted || v.Phase == rollout.PhaseFailed)
+			return isOther && (t.Visit.Admitted || v.Phase == rollout.PhaseFailed)
 		})...)
 	}
 	return all[:min(len(all), maxCauses)]

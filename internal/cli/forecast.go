@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -108,16 +107,16 @@ func (v *view) copySnapshot() rollout.Snapshot {
 			t := r.Targets[j]
 			assumeProof(t, snapshot.Now)
 			if !t.NeedsDrain() { // each rollout has rules of its own for the pods of a node
-				t.Pods = nil
+				t.Drain.Pods = nil
 				continue
 			}
 			pods, areKnown := v.podsToEvict(r, t.Node)
 			for k := range pods { // a disruption budget does not refuse for ever
 				pods[k].Refused, pods[k].RetryAt = "", time.Time{}
 			}
-			t.PodsSeen = t.PodsSeen || areKnown
+			t.Drain.PodsSeen = t.Drain.PodsSeen || areKnown
 			if pods != nil {
-				t.Pods = pods
+				t.Drain.Pods = pods
 			}
 		}
 	}
@@ -230,7 +229,7 @@ func (v *view) stopWhenDone(args []string) stopCondition {
 			continue
 		}
 		for j := range r.Targets {
-			if t := r.Targets[j]; t.Admitted || canStart(t) {
+			if t := r.Targets[j]; t.Visit.Admitted || canStart(t) {
 				busy++
 			}
 		}
@@ -246,7 +245,7 @@ func (v *view) stopWhenDone(args []string) stopCondition {
 }
 
 func canStart(t *rollout.Target) bool {
-	return hasOpenTasks(t) && t.Blocked == nil && !t.Gone && !t.Skipped
+	return hasOpenTasks(t) && t.Blocked == nil && !t.Gone && !t.Visit.Skipped
 }
 
 // assumeDurations lets every task take the same time.

@@ -84,8 +84,8 @@ func (b *planBuilder) countNodes(r *rollout.Rollout, out *rolloutPlan, started m
 		}
 		verdict, isWaiting := waiting[t.Node]
 		switch {
-		case !hasOpenTasks(t) && !t.Admitted:
-		case started[t.Node] || t.Admitted:
+		case !hasOpenTasks(t) && !t.Visit.Admitted:
+		case started[t.Node] || t.Visit.Admitted:
 			out.Changing++
 		case isWaiting && !isCutShort:
 			never = append(never, verdict)
@@ -102,7 +102,7 @@ func (b *planBuilder) countNodes(r *rollout.Rollout, out *rolloutPlan, started m
 func (b *planBuilder) findClosedGroups(r *rollout.Rollout, never []rollout.Verdict) []closedGroup {
 	hasWork := map[rollout.GroupRef]bool{}
 	for i := range r.Targets {
-		if t := r.Targets[i]; hasOpenTasks(t) && !t.Admitted {
+		if t := r.Targets[i]; hasOpenTasks(t) && !t.Visit.Admitted {
 			hasWork[t.Group] = true
 		}
 	}
@@ -199,7 +199,7 @@ func (b *planBuilder) orderSteps(r *rollout.Rollout, t *rollout.Target, runs []t
 		steps = append(steps, step)
 	}
 	for i := range t.Tasks {
-		if k := open[t.Tasks[i].ID]; k != nil && k.Object != "" {
+		if k := open[t.Tasks[i].ID]; k != nil && k.Object.Name != "" {
 			add(k, nil)
 		}
 	}

@@ -84,7 +84,7 @@ func (b *planBuilder) addMembers(c *compartmentPlan, r *rollout.Rollout, group r
 			continue
 		}
 		c.Nodes = append(c.Nodes, t.Node)
-		if hasOpenTasks(t) || t.Admitted {
+		if hasOpenTasks(t) || t.Visit.Admitted {
 			c.Left++
 		}
 		verdict, _ := b.findVerdict(r.Ref, t.Node)

@@ -21,7 +21,7 @@ func newPacedView(minutes []float64, left int) *view {
 	report := rollout.Report{Rollout: r.Ref}
 	for i, m := range minutes {
 		node := fmt.Sprintf("done%d", i)
-		r.Targets = append(r.Targets, &rollout.Target{Node: node, FinishedAt: now.Add(-time.Duration(m * float64(time.Minute)))})
+		r.Targets = append(r.Targets, &rollout.Target{Node: node, Visit: rollout.Visit{FinishedAt: now.Add(-time.Duration(m * float64(time.Minute)))}})
 		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.PhaseFinished})
 	}
 	for i := range left {

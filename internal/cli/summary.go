@@ -193,8 +193,8 @@ func boolToInt(b bool) int {
 func newFailure(t *rollout.Target, verdict rollout.Verdict) failure {
 	f := failure{Node: t.Node, Text: verdict.Why.Text, Final: verdict.Phase == rollout.PhaseFailed}
 	for _, k := range t.Tasks {
-		if k.Attempts > f.Attempts || f.Task == "" && k.State == rollout.StateFailing {
-			f.Task, f.Attempts = k.Label, max(k.Attempts, f.Attempts)
+		if k.Attempts.Failed > f.Attempts || f.Task == "" && k.State == rollout.StateFailing {
+			f.Task, f.Attempts = k.Label, max(k.Attempts.Failed, f.Attempts)
 		}
 	}
 	return f
@@ -250,7 +250,7 @@ func (s *rolloutStatus) addGroups(v *view, r *rollout.Rollout) {
 func estimateSpeed(now time.Time, r *rollout.Rollout, left int) (perHour float64, timeLeft string) {
 	var ends []time.Time
 	for i := range r.Targets {
-		if end := r.Targets[i].FinishedAt; end.After(now.Add(-time.Hour)) {
+		if end := r.Targets[i].Visit.FinishedAt; end.After(now.Add(-time.Hour)) {
 			ends = append(ends, end)
 		}
 	}

@@ -72,11 +72,11 @@ func (v *view) newCell(r *rollout.Rollout, t *rollout.Target, verdict rollout.Ve
 	if k := currentTask(t); k != nil {
 		c.Stage = k.Label
 		if c.Since == nil {
-			c.Since = timeOrNil(k.Started)
+			c.Since = timeOrNil(k.Attempts.Started)
 		}
 	}
 	if verdict.Phase == rollout.PhaseFinished {
-		c.Since = timeOrNil(t.FinishedAt)
+		c.Since = timeOrNil(t.Visit.FinishedAt)
 	}
 	if key, drift := v.firstDrift(r, t); c.State == ui.StateDrifted {
 		name, _, _ := strings.Cut(key, "|")

@@ -100,7 +100,7 @@ func (v *view) newNode(n *node.Node) *ui.Node {
 func (v *view) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.Work {
 	work := ui.Work{
 		Rollout: shortName(r.Ref), Path: rolloutPath(r.Ref), State: v.stateOf(r, t, verdict, n),
-		AdmittedAt: timeOrNil(t.LastAdmittedAt), FinishedAt: timeOrNil(t.FinishedAt), Stages: []ui.Stage{},
+		AdmittedAt: timeOrNil(t.Visit.LastAdmittedAt), FinishedAt: timeOrNil(t.Visit.FinishedAt), Stages: []ui.Stage{},
 	}
 	if op := v.nodeOpOf(r); op != nil {
 		work.Stages = append(work.Stages, v.listSteps(op, n, t)...)
@@ -126,7 +126,7 @@ func listDoneStages(n *node.Node, name string, t *rollout.Target) []ui.Stage {
 	for key, p := range n.Skyhook(name).Record.Packages {
 		pkg, _, _ := strings.Cut(key, "|")
 		for _, d := range p.Done {
-			if p.Goal == "" && t.Admitted && d.At.Before(t.AdmittedAt) {
+			if p.Goal == "" && t.Visit.Admitted && d.At.Before(t.Visit.AdmittedAt) {
 				continue // of earlier work
 			}
 			end := d.At.Add(time.Duration(d.Seconds) * time.Second)
@@ -144,17 +144,17 @@ func listDoneStages(n *node.Node, name string, t *rollout.Target) []ui.Stage {
 
 func (v *view) newStage(k *rollout.Task) ui.Stage {
 	pkg, _, _ := strings.Cut(k.Label, " ")
-	s := ui.Stage{Package: pkg, Label: k.Label, State: string(k.State), Started: timeOrNil(k.Started), Attempts: k.Attempts}
+	s := ui.Stage{Package: pkg, Label: k.Label, State: string(k.State), Started: timeOrNil(k.Attempts.Started), Attempts: k.Attempts.Failed}
 	if k.Why != nil {
 		s.Text = k.Why.Text
 	}
 	switch {
-	case k.State == rollout.StateRunning && !k.Started.IsZero():
-		s.Duration = formatDuration(v.snapshot.Now.Sub(k.Started))
+	case k.State == rollout.StateRunning && !k.Attempts.Started.IsZero():
+		s.Duration = formatDuration(v.snapshot.Now.Sub(k.Attempts.Started))
 	case k.State == rollout.StateFailing:
-		s.Ended = timeOrNil(k.FailedAt)
-		if !k.Started.IsZero() && k.FailedAt.After(k.Started) {
-			s.Duration = formatDuration(k.FailedAt.Sub(k.Started))
+		s.Ended = timeOrNil(k.Attempts.FailedAt)
+		if !k.Attempts.Started.IsZero() && k.Attempts.FailedAt.After(k.Attempts.Started) {
+			s.Duration = formatDuration(k.Attempts.FailedAt.Sub(k.Attempts.Started))
 		}
 	}
 	return s
@@ -167,7 +167,7 @@ func (v *view) listPodsInTheWay(r *rollout.Rollout, t *rollout.Target) []ui.Pod 
 	}
 	pods, isLoaded := v.podsToEvict(r, t.Node)
 	if !isLoaded {
-		pods = t.Pods
+		pods = t.Drain.Pods
 	}
 	var out []ui.Pod
 	for _, p := range pods {

@@ -58,7 +58,7 @@ func (v *view) listSteps(op *nodeopv1.NodeOp, n *node.Node, t *rollout.Target) [
 		stage := ui.Stage{Package: step.label, Label: step.label, State: step.state, Started: timeOrNil(step.started), Ended: timeOrNil(step.ended)}
 		if at := slices.IndexFunc(t.Tasks, func(k rollout.Task) bool { return k.Label == step.label }); at >= 0 {
 			k := &t.Tasks[at]
-			stage.State, stage.Attempts = string(k.State), k.Attempts
+			stage.State, stage.Attempts = string(k.State), k.Attempts.Failed
 			if k.Why != nil {
 				stage.Text = k.Why.Text
 			}

@@ -39,10 +39,10 @@ func (v *view) listWork(r *rollout.Rollout) []nodeWork {
 		if t.Leaving || t.Gone {
 			continue
 		}
-		work := nodeWork{group: t.Group, began: t.LastAdmittedAt, isUnderWay: t.Admitted}
+		work := nodeWork{group: t.Group, began: t.Visit.LastAdmittedAt, isUnderWay: t.Visit.Admitted}
 		switch verdict.Phase {
 		case rollout.PhaseFinished:
-			work.isComplete, work.ended = true, t.FinishedAt
+			work.isComplete, work.ended = true, t.Visit.FinishedAt
 		case rollout.PhaseFailing, rollout.PhaseFailed:
 			work.isFailed, work.ended = true, verdict.Why.Since
 		}

@@ -46,7 +46,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	policy.AddUnavailable(&c.snapshot)
 	for i := range c.snapshot.Rollouts {
 		r := &c.snapshot.Rollouts[i]
-		r.OnTheirWay = o.inFlight.rollouts[r.Ref]
+		r.Numbering.OnTheirWay = o.inFlight.rollouts[r.Ref]
 	}
 	c.markFailedRequests()
 	o.durations.Measure(&c.snapshot)
@@ -176,13 +176,13 @@ func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compi
 	o := c.objects
 	for i, t := range compiled.Rollout.Targets {
 		pods, listed := o.Workloads[t.Node]
-		mayMatter := !t.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst
+		mayMatter := !t.Drain.HeldAt.IsZero() || compiled.Rollout.Drain.WaitFirst
 		if listed && mayMatter {
 			t = compiled.Rollout.CopyTarget(i)
-			t.PodsSeen = true
-			t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
-			for j := range t.Pods {
-				t.Pods[j].Asked = t.Pods[j].Asked || o.durations == nil // only the operator knows which it asked
+			t.Drain.PodsSeen = true
+			t.Drain.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+			for j := range t.Drain.Pods {
+				t.Drain.Pods[j].Asked = t.Drain.Pods[j].Asked || o.durations == nil // only the operator knows which it asked
 			}
 		}
 	}

@@ -69,16 +69,16 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 	isLooked := drains && compiled.Rollout.Drain.WaitFirst
 	for _, t := range compiled.Rollout.Targets {
 		pods, listed := o.Workloads[t.Node]
-		isNeeded := !t.HeldAt.IsZero() || isLooked
+		isNeeded := !t.Drain.HeldAt.IsZero() || isLooked
 		if !isNeeded || drains && !listed {
 			continue
 		}
-		t.PodsSeen = true
+		t.Drain.PodsSeen = true
 		if !drains {
 			continue
 		}
-		t.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
-		if t.HeldAt.IsZero() {
+		t.Drain.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+		if t.Drain.HeldAt.IsZero() {
 			continue
 		}
 		if ignored := rules.IgnoredBarePods(pods, o.IsOurs); len(ignored) > 0 {

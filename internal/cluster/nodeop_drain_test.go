@@ -40,7 +40,7 @@ func TestOperatorsStay(t *testing.T) {
 	o, _ := s.decide(s.cluster)
 	var blocking []string
 	for _, r := range o.Snapshot().Rollouts {
-		for _, p := range r.Targets[0].Pods {
+		for _, p := range r.Targets[0].Drain.Pods {
 			blocking = append(blocking, p.Namespace+"/"+p.Name)
 		}
 	}

@@ -70,7 +70,7 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []
 			t = r.CopyTarget(i)
 			t.Blocked = blockingReason("the node cannot be changed: ", refused, "Node "+t.Node)
 		}
-		if anyIsFull && t.Blocked == nil && !t.Admitted {
+		if anyIsFull && t.Blocked == nil && !t.Visit.Admitted {
 			if n := o.Node(t.Node); n != nil && n.IsFull() {
 				t = r.CopyTarget(i)
 				t.Blocked = n.FullReason()
@@ -78,7 +78,7 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []
 		}
 		switch {
 		case t.Blocked != nil || t.Leaving:
-		case isLacking && t.Admitted:
+		case isLacking && t.Visit.Admitted:
 			t = r.CopyTarget(i)
 			t.Tasks = slices.Clone(t.Tasks) // the next pass may take over what they were compiled to
 			for j := range t.Tasks {
@@ -86,7 +86,7 @@ func (o *Objects) blockRefused(r *rollout.Rollout, generation int64, reported []
 			}
 		case isLacking:
 			r.CopyTarget(i).Blocked = blockingReason("", lacks, "")
-		case wouldBeRefused && !t.Admitted:
+		case wouldBeRefused && !t.Visit.Admitted:
 			r.CopyTarget(i).Blocked = blockingReason("", wouldBe, "")
 		}
 	}
@@ -119,7 +119,7 @@ func blockingReason(prefix string, refused node.Refusal, about string) *rollout.
 // holdTask keeps a task from starting.
 func holdTask(task *rollout.Task, why rollout.Why) {
 	isOver := task.State == rollout.StateDone || task.State == rollout.StateSucceeded
-	if task.Object == "" && !isOver {
-		task.Leaving, task.Why = true, &why
+	if task.Object.Name == "" && !isOver {
+		task.Object.Leaving, task.Why = true, &why
 	}
 }

@@ -149,10 +149,10 @@ func TestNodeOpCounters(t *testing.T) {
 	now := time.Unix(1000, 0)
 	ref := rollout.ParseRef("NodeOp/ops/up")
 	task := func(id string) rollout.Task {
-		return rollout.Task{ID: id, Object: id, Started: now.Add(-time.Minute)}
+		return rollout.Task{ID: id, Object: rollout.TaskObject{Name: id}, Attempts: rollout.Attempts{Started: now.Add(-time.Minute)}}
 	}
 	s := rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: ref, Targets: []*rollout.Target{
-		{Node: "n1", Admitted: true, AdmittedAt: now.Add(-time.Hour), Tasks: []rollout.Task{task("command"), task("reboot")}},
+		{Node: "n1", Visit: rollout.Visit{Admitted: true, AdmittedAt: now.Add(-time.Hour)}, Tasks: []rollout.Task{task("command"), task("reboot")}},
 	}}}}
 	b := newMetricsCollector()
 	record := func(task string, state rollout.State) rollout.Action {
@@ -260,16 +260,16 @@ func TestCounters(t *testing.T) {
 	c := all[0]
 	r := &c.Rollout
 	target := r.Targets[0]
-	target.Admitted, target.AdmittedAt = true, s.Now.Add(-time.Hour)
+	target.Visit.Admitted, target.Visit.AdmittedAt = true, s.Now.Add(-time.Hour)
 	var reboot, apply rollout.Task
 	for i := range target.Tasks {
 		k := &target.Tasks[i]
-		k.Object, k.Started = "pod", s.Now.Add(-time.Minute)
+		k.Object.Name, k.Attempts.Started = "pod", s.Now.Add(-time.Minute)
 		if k.Need == rollout.NeedAlone {
-			k.Ended = s.Now.Add(-2 * time.Second)
+			k.Attempts.Ended = s.Now.Add(-2 * time.Second)
 			reboot = *k
 		} else {
-			k.Ended = s.Now.Add(-time.Hour) // by a clock that is wrong: a record waits for some seconds only
+			k.Attempts.Ended = s.Now.Add(-time.Hour) // by a clock that is wrong: a record waits for some seconds only
 			apply = *k
 		}
 	}

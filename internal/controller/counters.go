@@ -101,8 +101,8 @@ func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.
 		}
 		switch a.Verb {
 		case rollout.VerbRetire:
-			if !target.AdmittedAt.IsZero() && !a.Skip && !a.Postpone {
-				t.nodeDuration.WithLabelValues(c.Skyhook()).Observe(s.Now.Sub(target.AdmittedAt).Seconds())
+			if !target.Visit.AdmittedAt.IsZero() && !a.Skip && !a.Postpone {
+				t.nodeDuration.WithLabelValues(c.Skyhook()).Observe(s.Now.Sub(target.Visit.AdmittedAt).Seconds())
 			}
 		case rollout.VerbRecord:
 			t.countRecord(c, target, a, s.Now)
@@ -117,7 +117,7 @@ func admittedTarget(s rollout.Snapshot, a rollout.Action) *rollout.Target {
 			continue
 		}
 		targets := s.Rollouts[i].Targets
-		if at := slices.IndexFunc(targets, func(t *rollout.Target) bool { return t.Admitted && t.Node == a.Node }); at >= 0 {
+		if at := slices.IndexFunc(targets, func(t *rollout.Target) bool { return t.Visit.Admitted && t.Node == a.Node }); at >= 0 {
 			return targets[at]
 		}
 	}
@@ -138,8 +138,8 @@ func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rol
 		t.failures.WithLabelValues(string(purpose.Stage), string(a.Why.Reason)).Inc()
 	case rollout.StateDone:
 		for i := range target.Tasks {
-			if k := &target.Tasks[i]; k.ID == a.Task && !k.Started.IsZero() && k.Object != "" {
-				t.stageDuration.WithLabelValues(string(purpose.Stage)).Observe(max(0, endOf(k, now).Sub(k.Started).Seconds())) // Started is by another clock
+			if k := &target.Tasks[i]; k.ID == a.Task && !k.Attempts.Started.IsZero() && k.Object.Name != "" {
+				t.stageDuration.WithLabelValues(string(purpose.Stage)).Observe(max(0, endOf(k, now).Sub(k.Attempts.Started).Seconds())) // Started is by another clock
 				if k.Need == rollout.NeedAlone && purpose.Interrupt != nil && purpose.Interrupt.Type == v1alpha1.InterruptReboot {
 					t.reboots.Inc()
 				}
@@ -150,25 +150,25 @@ func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rol
 
 // endOf returns when a task that is recorded now has ended. That is by the clock of its node, so no more than a record may wait.
 func endOf(k *rollout.Task, now time.Time) time.Time {
-	if k.Ended.IsZero() || k.Ended.After(now) {
+	if k.Attempts.Ended.IsZero() || k.Attempts.Ended.After(now) {
 		return now
 	}
-	return rollout.LaterOf(k.Ended, now.Add(-cluster.MaxUnrecorded))
+	return rollout.LaterOf(k.Attempts.Ended, now.Add(-cluster.MaxUnrecorded))
 }
 
 // countNodeOp counts how long the stages of a NodeOp and its nodes took, and what failed.
 func (t counters) countNodeOp(target *rollout.Target, a rollout.Action, now time.Time) {
 	at := slices.IndexFunc(target.Tasks, func(k rollout.Task) bool { return k.ID == a.Task })
 	switch {
-	case a.Verb == rollout.VerbRetire && !a.Skip && !a.Postpone && !target.AdmittedAt.IsZero():
-		t.nodeOpNodes.Observe(max(0, now.Sub(target.AdmittedAt).Seconds()))
+	case a.Verb == rollout.VerbRetire && !a.Skip && !a.Postpone && !target.Visit.AdmittedAt.IsZero():
+		t.nodeOpNodes.Observe(max(0, now.Sub(target.Visit.AdmittedAt).Seconds()))
 	case a.Verb != rollout.VerbRecord || at < 0:
 	case a.State == rollout.StateFailing:
 		t.nodeOpFailures.WithLabelValues(a.Task, string(a.Why.Reason)).Inc()
 	case a.State == rollout.StateDone:
 		k := &target.Tasks[at]
-		if !k.Started.IsZero() && k.Object != "" {
-			t.nodeOpStages.WithLabelValues(a.Task).Observe(max(0, now.Sub(k.Started).Seconds())) // Started is by another clock
+		if !k.Attempts.Started.IsZero() && k.Object.Name != "" {
+			t.nodeOpStages.WithLabelValues(a.Task).Observe(max(0, now.Sub(k.Attempts.Started).Seconds())) // Started is by another clock
 		}
 		if nodeop.IsReboot(a.Task) {
 			t.reboots.Inc()

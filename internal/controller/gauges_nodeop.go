@@ -71,8 +71,8 @@ func newNodeOpSample(op *opv1.NodeOp, compiled *nodeop.Compiled, status opv1.Nod
 // findOldestAdmission returns the time of the oldest admission that has not ended; zero if there is none.
 func findOldestAdmission(targets []*rollout.Target) (oldest time.Time) {
 	for _, t := range targets {
-		if t.Admitted && !t.AdmittedAt.IsZero() && (oldest.IsZero() || t.AdmittedAt.Before(oldest)) {
-			oldest = t.AdmittedAt
+		if t.Visit.Admitted && !t.Visit.AdmittedAt.IsZero() && (oldest.IsZero() || t.Visit.AdmittedAt.Before(oldest)) {
+			oldest = t.Visit.AdmittedAt
 		}
 	}
 	return oldest

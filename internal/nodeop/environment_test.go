@@ -147,8 +147,8 @@ func (w *environment) pass() int {
 		c := w.compile(o)
 		compiled[c.Rollout.Ref] = c
 		for i := range c.Rollout.Targets {
-			if t := c.Rollout.Targets[i]; !t.HeldAt.IsZero() {
-				t.PodsSeen, t.Pods = true, w.workloads[t.Node]
+			if t := c.Rollout.Targets[i]; !t.Drain.HeldAt.IsZero() {
+				t.Drain.PodsSeen, t.Drain.Pods = true, w.workloads[t.Node]
 			}
 		}
 		s.Rollouts = append(s.Rollouts, c.Rollout)

@@ -61,7 +61,7 @@ func (c *compiler) useBudget(frozen *rollout.Why) {
 	c.out.Rollout.Limit = int(c.op.spec().Concurrency)
 	for _, t := range c.out.Rollout.Targets {
 		t.Group, t.Place = budget.Of[t.Node], budget.Place[t.Node]
-		startsLater := !t.Admitted && !t.Skipped && len(t.Tasks) > 0
+		startsLater := !t.Visit.Admitted && !t.Visit.Skipped && len(t.Tasks) > 0
 		if frozen != nil && startsLater {
 			t.Blocked = frozen
 		}

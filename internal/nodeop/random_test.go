@@ -168,7 +168,7 @@ func checkInvariants(t *testing.T, w *environment, ops []*v1alpha1.NodeOp, limit
 	}
 	for _, r := range w.otherRollouts {
 		for _, target := range r.Targets {
-			if target.Admitted {
+			if target.Visit.Admitted {
 				at[target.Node]++
 			}
 		}
@@ -245,7 +245,7 @@ func (b *otherRollout) turn(owes bool) {
 		if b.busy[n.Name] {
 			state = rollout.StateDone
 		}
-		r.Targets = append(r.Targets, &rollout.Target{Node: n.Name, UID: n.UID, Group: rollout.ParseGroupRef("between"), Admitted: b.busy[n.Name], Tasks: []rollout.Task{{ID: "apply", State: state, Recorded: state}}})
+		r.Targets = append(r.Targets, &rollout.Target{Node: n.Name, UID: n.UID, Group: rollout.ParseGroupRef("between"), Visit: rollout.Visit{Admitted: b.busy[n.Name]}, Tasks: []rollout.Task{{ID: "apply", State: state, Recorded: state}}})
 	}
 	b.w.otherRollouts = []rollout.Rollout{r}
 	b.w.otherGroups = []rollout.Group{{Ref: rollout.ParseGroupRef("between"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}

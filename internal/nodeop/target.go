@@ -115,24 +115,24 @@ func (t *target) removeRecord() {
 func (t *targetCompiler) compile() rollout.Target {
 	out := rollout.Target{
 		Node: t.node.Name, UID: t.node.UID, Class: t.node.OrderClass(), Leaving: t.leaving,
-		Admitted: t.rec.Admitted, Admission: t.rec.Admission, Order: t.rec.Order, Batch: t.rec.Batch, BatchOf: t.rec.Group,
+		Visit: rollout.Visit{Admitted: t.rec.Admitted, Admission: t.rec.Admission, Order: t.rec.Order, Batch: t.rec.Batch, BatchOf: t.rec.Group},
 	}
 	if t.rec.At != nil {
-		out.LastAdmittedAt = *t.rec.At
-		if out.Admitted {
-			out.AdmittedAt = *t.rec.At
+		out.Visit.LastAdmittedAt = *t.rec.At
+		if out.Visit.Admitted {
+			out.Visit.AdmittedAt = *t.rec.At
 		}
 	}
-	if out.Admitted {
+	if out.Visit.Admitted {
 		out.Reboot = t.rec.Shared
 	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
 		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.pass.findings, Commands: t.commandPods()})
 	}
 	if t.held {
-		out.HeldAt = t.pass.now
+		out.Drain.HeldAt = t.pass.now
 		if t.rec.Held != nil {
-			out.HeldAt, out.PodsRecorded = t.rec.Held.At, t.rec.Held.CountedPods()
+			out.Drain.HeldAt, out.Drain.PodsRecorded = t.rec.Held.At, t.rec.Held.CountedPods()
 		}
 	}
 
@@ -140,7 +140,7 @@ func (t *targetCompiler) compile() rollout.Target {
 	case t.problem != "":
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.problem, About: "Node " + t.node.Name}
 	case !t.rec.Admitted && t.op.isFinished(): // what is held stays held after a failure
-		out.Skipped = t.entry.Phase == v1alpha1.PhaseFailed || t.rec.Result.IsFailed()
+		out.Visit.Skipped = t.entry.Phase == v1alpha1.PhaseFailed || t.rec.Result.IsFailed()
 	case !t.rec.Admitted && t.rec.Result != nil:
 		t.compileResult(&out)
 	default:
@@ -150,7 +150,7 @@ func (t *targetCompiler) compile() rollout.Target {
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + t.node.Name,
 			Text: "the node has the label " + skyhookv1.LabelIgnore + "=true: remove it to go on"}
 	}
-	out.Strays, out.Going = t.strays()
+	out.Objects.Strays, out.Objects.Going = t.strays()
 	return out
 }
 
@@ -164,14 +164,14 @@ func (t *targetCompiler) commandPods() node.CommandPods {
 // compileResult describes a node on which the operation has ended. A failure stays as a task that is never retried.
 func (t *target) compileResult(out *rollout.Target) {
 	r := t.rec.Result
-	out.Skipped = r.IsFailed()
-	if out.Skipped && !t.leaving {
+	out.Visit.Skipped = r.IsFailed()
+	if out.Visit.Skipped && !t.leaving {
 		out.Tasks = []rollout.Task{failedTask(r)}
 	}
 	if r.Phase == v1alpha1.PhaseCompleted {
-		out.FinishedAt = r.At
+		out.Visit.FinishedAt = r.At
 		if t.rec.At != nil && !r.Skipped {
-			out.Took = max(0, r.At.Sub(*t.rec.At))
+			out.Visit.Took = max(0, r.At.Sub(*t.rec.At))
 		}
 	}
 }

@@ -82,7 +82,7 @@ func newTask(id string, s *node.Step) rollout.Task {
 	state := recordedState(s)
 	out := rollout.Task{ID: id, Label: id, State: state, Recorded: state, Retries: 1, Bounded: true}
 	if state == rollout.StateFailing {
-		out.Attempts, out.Noted, out.FailedAt = 1, 1, s.At
+		out.Attempts.Failed, out.Attempts.Noted, out.Attempts.FailedAt = 1, 1, s.At
 	}
 	return out
 }
@@ -90,13 +90,13 @@ func newTask(id string, s *node.Step) rollout.Task {
 // failedTask is the task of a node on which the operation has failed.
 func failedTask(r *node.Result) rollout.Task {
 	reason := rollout.Reason(r.Reason).Known(rollout.ReasonStageFailed)
-	return rollout.Task{ID: taskCommand, Label: taskCommand, State: rollout.StateFailing, Recorded: rollout.StateFailing, Attempts: 1, Noted: 1,
+	return rollout.Task{ID: taskCommand, Label: taskCommand, State: rollout.StateFailing, Recorded: rollout.StateFailing, Attempts: rollout.Attempts{Failed: 1, Noted: 1},
 		Retries: 1, Bounded: true, Why: &rollout.Why{Reason: reason, Text: r.Message, Since: r.At}}
 }
 
 // failTask marks an attempt that failed and is not recorded yet.
 func failTask(task *rollout.Task, why rollout.Why) {
-	task.State, task.Attempts, task.FailedAt = rollout.StateFailing, 1, why.Since
+	task.State, task.Attempts.Failed, task.Attempts.FailedAt = rollout.StateFailing, 1, why.Since
 	task.Why = &why
 }
 
@@ -114,7 +114,7 @@ func (t *taskCompiler) preflightTask() (task rollout.Task, skips bool) {
 		return task, false
 	}
 	if p.Annotations[annotationNodeUID] != t.node.UID || task.Recorded == rollout.StatePending {
-		task.Leaving = true
+		task.Object.Leaving = true
 		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + name + " has to go first", About: kindPod + p.Namespace + "/" + name}
 		return task, false
 	}
@@ -128,18 +128,18 @@ func (t *taskCompiler) preflightTask() (task rollout.Task, skips bool) {
 // observePreflight fills in the state of the pod of a check.
 func (t *taskCompiler) observePreflight(task *rollout.Task, p *corev1.Pod) {
 	run := readPodRun(p)
-	task.Object, task.State, task.Leaving, task.Why = kindPod+p.Name, rollout.StateRunning, p.DeletionTimestamp != nil, run.why
+	task.Object.Name, task.State, task.Object.Leaving, task.Why = kindPod+p.Name, rollout.StateRunning, p.DeletionTimestamp != nil, run.why
 	phase := "pull"
-	task.Started, task.Limit = p.CreationTimestamp.Time, imagePullTimeout
+	task.Attempts.Started, task.Limit = p.CreationTimestamp.Time, imagePullTimeout
 	if run.started != nil { // pulling the image does not count
-		phase, task.Started, task.Limit = "check", run.started.Time, t.op.preflightTimeout()
+		phase, task.Attempts.Started, task.Limit = "check", run.started.Time, t.op.preflightTimeout()
 	}
 
 	why := rollout.Why{Reason: rollout.ReasonStageFailed, About: kindPod + p.Namespace + "/" + p.Name, Since: t.pass.now}
-	began := t.pass.timing.Since(string(p.UID), phase, task.Started, t.pass.now)
+	began := t.pass.timing.Since(string(p.UID), phase, task.Attempts.Started, t.pass.now)
 	switch isLate := !t.pass.now.Before(began.Add(task.Limit)); {
 	case p.Status.Phase == corev1.PodSucceeded:
-		task.State, task.Leaving = rollout.StateSucceeded, false
+		task.State, task.Object.Leaving = rollout.StateSucceeded, false
 	case p.Status.Phase == corev1.PodFailed:
 		why.Text = prefixPreflightFailed + podFailure(p, run.ended)
 		failTask(task, why)
@@ -202,7 +202,7 @@ func (t *taskCompiler) commandTask() rollout.Task {
 		return task
 	case rollout.StatePending:
 		if old := t.objects.findUnfinishedJob(); old != nil {
-			task.Leaving = true
+			task.Object.Leaving = true
 			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier job " + old.Name + " has to go first", About: t.aboutJob(old.Name)}
 		}
 		return task
@@ -238,13 +238,13 @@ func (t *taskCompiler) applyRefusal(task *rollout.Task) {
 		})
 	case t.pass.now.Before(refused.RetryAt()):
 		why := refused.Why()
-		task.Leaving, task.Why = true, &why
+		task.Object.Leaving, task.Why = true, &why
 	}
 }
 
 // observeJob fills in the state of the Job.
 func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
-	task.Object, task.State, task.Started, task.Limit = kindJob+j.Name, rollout.StateRunning, t.rec.Command.At, t.op.commandTimeout()
+	task.Object.Name, task.State, task.Attempts.Started, task.Limit = kindJob+j.Name, rollout.StateRunning, t.rec.Command.At, t.op.commandTimeout()
 	about := t.aboutJob(j.Name)
 	finished, succeeded := jobOutcome(j)
 	last := t.objects.lastRun(j.Name)
@@ -254,7 +254,7 @@ func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
 	case finished:
 		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: textJobFailed, About: about, Since: t.pass.now})
 	case j.DeletionTimestamp != nil:
-		task.Leaving = true
+		task.Object.Leaving = true
 		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "job " + j.Name + " is being deleted", About: about}
 	case last.reason != "" && last.exit == nil && t.op.isDeleting(): // nothing runs that would be let end
 		failTask(task, rollout.Why{Reason: last.reason, Text: last.waiting, About: about, Since: t.pass.now})
@@ -306,14 +306,14 @@ func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 		return task
 	}
 
-	task.Object, task.State, task.Why = kindPod+p.Name, rollout.StateRunning, readPodRun(p).why
-	task.Leaving, task.Dead = p.DeletionTimestamp != nil, p.Status.Phase == corev1.PodFailed
-	task.Started, task.Limit, task.BootID = t.rec.Command.At, t.op.rebootTimeout(), t.rec.Boot
+	task.Object.Name, task.State, task.Why = kindPod+p.Name, rollout.StateRunning, readPodRun(p).why
+	task.Object.Leaving, task.Object.Dead = p.DeletionTimestamp != nil, p.Status.Phase == corev1.PodFailed
+	task.Attempts.Started, task.Limit, task.BootID = t.rec.Command.At, t.op.rebootTimeout(), t.rec.Boot
 	if t.op.sharesReboot() && t.rec.Reboot != nil {
-		task.Started = t.rec.Reboot.At
+		task.Attempts.Started = t.rec.Reboot.At
 	}
 	if command == rollout.StateSucceeded {
-		task.Started = t.pass.now
+		task.Attempts.Started = t.pass.now
 	}
 	if p.Status.Phase == corev1.PodSucceeded {
 		t.verifyReboot(&task, p)
@@ -340,7 +340,7 @@ func (t *taskCompiler) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 	case fallback != "":
 		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: fallback, About: about, Since: t.pass.now})
 	default:
-		task.State, task.Leaving, task.Why = rollout.StateSucceeded, false, nil
+		task.State, task.Object.Leaving, task.Why = rollout.StateSucceeded, false, nil
 	}
 }
 

@@ -14,7 +14,7 @@ func (a admitter) admitTargets(r *rolloutState) {
 	looker := podLooker{plan: &a.plan}
 	r.candidates = r.sortedCandidates()
 	for _, t := range r.candidates {
-		isCounted := t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere
+		isCounted := t.isBeingAdmitted() || t.occupiesNode || t.reservation.isElsewhere
 		isOverLimit := left <= 0 && !isCounted
 		why := checkAdmission(t, &looker)
 		if why == nil && isOverLimit {
@@ -65,15 +65,15 @@ func (r *rolloutState) remainingLimit() int {
 // isInFlight reports whether a target is admitted, is being admitted, or has not given its node back. What this plan retires is
 // in flight no longer, unless an earlier plan is still being applied to its node.
 func (t *targetState) isInFlight() bool {
-	if t.isBeingAdmitted() || t.occupiesNode || t.isReservedElsewhere {
+	if t.isBeingAdmitted() || t.occupiesNode || t.reservation.isElsewhere {
 		return true
 	}
-	return t.target.Admitted && (!t.isRetired || t.node.Sending)
+	return t.target.Visit.Admitted && (!t.isRetired || t.node.Sending)
 }
 
 // sortedCandidates returns the candidates of a rollout in the order in which they are admitted.
 func (r *rolloutState) sortedCandidates() []*targetState {
-	return r.sortedTargets(func(t *targetState) bool { return t.passesGates && !t.target.Admitted })
+	return r.sortedTargets(func(t *targetState) bool { return t.passesGates && !t.target.Visit.Admitted })
 }
 
 // sortedTargets returns the targets with a node that match, in the order in which they are admitted: reserved ones,
@@ -91,7 +91,7 @@ func (r *rolloutState) sortedTargets(matches func(*targetState) bool) []*targetS
 
 func compareCandidates(a, b *targetState) int {
 	return cmp.Or(
-		compareBool(b.isReserved, a.isReserved),
+		compareBool(b.reservation.isOpen, a.reservation.isOpen),
 		cmp.Compare(a.target.Class, b.target.Class),
 		compareBool(a.node.Self, b.node.Self),
 		cmp.Compare(a.node.rank, b.node.rank),
@@ -162,7 +162,7 @@ func checkNodeFree(t *targetState) *Why {
 func checkGroupFrozen(t *targetState) *Why {
 	frozen := t.group.Frozen
 	isGate := frozen != nil && frozen.Reason == ReasonHealthGate
-	if isGate && t.target.TakenBack {
+	if isGate && t.target.Rollback.WithOthers {
 		return nil
 	}
 	return frozen
@@ -171,9 +171,9 @@ func checkGroupFrozen(t *targetState) *Why {
 func checkGroupOpen(t *targetState) *Why {
 	g := t.group
 	switch {
-	case g.memory.Stopped && !t.rollout.Deleting && !t.target.TakenBack:
+	case g.memory.Stopped && !t.rollout.Deleting && !t.target.Rollback.WithOthers:
 		return groupReasons{g}.stopped()
-	case g.Failed != nil && !t.rollout.Deleting && !t.target.TakenBack:
+	case g.Failed != nil && !t.rollout.Deleting && !t.target.Rollback.WithOthers:
 		return g.Failed
 	case g.hasUnsavedMemory():
 		return groupReasons{g}.unsaved()
@@ -187,7 +187,7 @@ func checkLimit(t *targetState) *Why {
 	g := t.group
 	isFull := g.free <= 0
 	switch {
-	case t.isReserved:
+	case t.reservation.isOpen:
 		isFull = g.isOverLimit()
 	case t.node.Sending && g.ledger != nil:
 		return groupReasons{g}.sending()
@@ -211,7 +211,7 @@ func checkTopology(t *targetState) *Why {
 
 func checkLedger(t *targetState) *Why {
 	l := t.group.ledger
-	needsEntry := l != nil && !t.isReserved
+	needsEntry := l != nil && !t.reservation.isOpen
 	if needsEntry && l.isFull() {
 		return groupReasons{t.group}.ledgerFull()
 	}
@@ -221,8 +221,8 @@ func checkLedger(t *targetState) *Why {
 // admitTarget admits a candidate and starts its first tasks. Its failures are counted anew.
 func (a admitter) admitTarget(t *targetState) {
 	why := Why{Reason: ReasonOwed, Text: "it has pending work and a slot is free"}
-	if t.target.TakenBack {
-		why = withDefaultReason(t.target.RolledBack, ReasonRolledBack)
+	if t.target.Rollback.WithOthers {
+		why = withDefaultReason(t.target.Rollback.Cause, ReasonRolledBack)
 	}
 	action := a.plan.addAction(t, VerbAdmit, why)
 	action.Ledger, action.Order, action.Group = t.requireLedgerWrite(), a.nextOrder(t), t.group.Ref
@@ -230,7 +230,7 @@ func (a admitter) admitTarget(t *targetState) {
 		t.rollout.addOrder(action.Order)
 		action.Batch = a.addToLedger(t, action.Order)
 	}
-	if !t.isReserved {
+	if !t.reservation.isOpen {
 		t.group.addAdmitted(t)
 	}
 	t.isAdmittedNow = true
@@ -251,8 +251,8 @@ func (a admitter) admitTarget(t *targetState) {
 // nextOrder returns the order that a candidate gets. A reserved one keeps its order, which may be being sent to the
 // node.
 func (a admitter) nextOrder(t *targetState) int {
-	if t.isReserved && t.reservedOrder >= t.rollout.NextOrder {
-		return t.reservedOrder
+	if t.reservation.isOpen && t.reservation.order >= t.rollout.Numbering.Next {
+		return t.reservation.order
 	}
 	return t.rollout.nextOrder
 }
@@ -260,7 +260,7 @@ func (a admitter) nextOrder(t *targetState) int {
 // isOwnOrder reports whether the rollout can have given this order. Those that the status does not have yet are of admitted
 // targets, which wait for it, or are on their way. What a node says beyond that changes no other node's order.
 func (r *rolloutState) isOwnOrder(order int) bool {
-	return order < max(r.NextOrder, r.OnTheirWay)+len(r.Targets)+MaxAdmitting
+	return order < max(r.Numbering.Next, r.Numbering.OnTheirWay)+len(r.Targets)+MaxAdmitting
 }
 
 func (r *rolloutState) addOrder(order int) {

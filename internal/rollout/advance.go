@@ -21,7 +21,7 @@ func (a advancer) advance(t *targetState) {
 	case isUnclear:
 		a.recallQueued(t, false)
 		return
-	case !t.target.Admitted:
+	case !t.target.Visit.Admitted:
 		a.cleanUp(t)
 		return
 	}
@@ -62,10 +62,10 @@ func (a advancer) advanceTasks(b *taskBoard) {
 	default:
 		starter{b}.startTasks()
 		b.target.verdict = b.verdict
-		if b.target.target.RolledBack != nil {
+		if b.target.target.Rollback.Cause != nil {
 			b.target.verdict.Why.Text = truncate("on the way back: " + b.verdict.Why.Text)
 		}
-		if failure != nil && b.target.target.CanRollBack {
+		if failure != nil && b.target.target.Rollback.IfFailed {
 			b.target.verdict.Why = b.target.target.withRefusal(b.target.verdict.Why)
 		}
 	}
@@ -98,9 +98,9 @@ func (a advancer) sweepEnded(t *targetState) {
 	for i := range t.target.Tasks {
 		k := &t.target.Tasks[i]
 		hasEnded := k.State == StateFailing || k.State == StateSucceeded
-		if k.Object != "" && hasEnded && !k.Leaving && !k.Queued {
+		if k.Object.Name != "" && hasEnded && !k.Object.Leaving && !k.Object.Queued {
 			action := a.plan.addAction(t, VerbSweep, notInProgress)
-			action.Task, action.Object = k.ID, k.Object
+			action.Task, action.Object = k.ID, k.Object.Name
 		}
 	}
 }
@@ -113,12 +113,12 @@ func (a advancer) removeRecord(t *targetState) {
 		a.plan.addAction(t, VerbRetire, doneReason).Wipe = true
 		return
 	}
-	left := slices.Concat(t.target.Strays, t.target.Going, t.target.Ended)
+	left := slices.Concat(t.target.Objects.Strays, t.target.Objects.Going, t.target.Objects.Ended)
 	if len(left) == 0 {
 		return
 	}
-	a.plan.requestNext(t.target.GoneBy)
-	isLate := !t.target.GoneBy.IsZero() && !a.plan.now.Before(t.target.GoneBy)
+	a.plan.requestNext(t.target.Objects.GoneBy)
+	isLate := !t.target.Objects.GoneBy.IsZero() && !a.plan.now.Before(t.target.Objects.GoneBy)
 	t.verdict = remainingVerdict(t.node, left, isLate)
 }
 
@@ -154,7 +154,7 @@ func (a advancer) releaseHold(t *targetState) {
 // sweepStrays deletes objects on the node of a target that belong to none of its tasks, and those that check the node while no
 // proof is waited for.
 func (p *draftPlan) sweepStrays(t *targetState) {
-	objects := t.target.Strays
+	objects := t.target.Objects.Strays
 	if t.hasWork || t.openProof() == nil {
 		objects = slices.Concat(objects, t.target.checkObjects())
 	}

@@ -25,7 +25,7 @@ func newLargeSnapshot(nodes, pending int, change func(*rollout.Snapshot)) rollou
 		s.Ledgers = append(s.Ledgers, rollout.Ledger{Owner: rollout.ParseRef(name)})
 		r := rollout.Rollout{Ref: rollout.ParseRef(name), Sequence: "Skyhook", Priority: 200}
 		for i := range nodes {
-			t := rollout.Target{Node: s.Nodes[i].Name, UID: s.Nodes[i].UID, Group: rollout.ParseGroupRef(name), Admission: 1, Batch: 1}
+			t := rollout.Target{Node: s.Nodes[i].Name, UID: s.Nodes[i].UID, Group: rollout.ParseGroupRef(name), Visit: rollout.Visit{Admission: 1, Batch: 1}}
 			if i < pending {
 				t.Tasks = parseTasks(parseLines("a/apply\na/config after=a/apply\nb/apply drained\nb/config drained after=b/apply\nb/interrupt alone=2 after=b/config\nb/post drained after=b/interrupt"), nil)
 			}

@@ -61,7 +61,7 @@ func (p *planner) newBoard(t *targetState) *taskBoard {
 
 func newBoardTask(task *Task, index int) boardTask {
 	planned := task.State
-	isObjectLost := task.State == StateRunning && task.Object == ""
+	isObjectLost := task.State == StateRunning && task.Object.Name == ""
 	if isObjectLost {
 		planned = StatePending
 	}
@@ -70,9 +70,9 @@ func newBoardTask(task *Task, index int) boardTask {
 		Task:        task,
 		index:       index,
 		planned:     planned,
-		failures:    task.Attempts,
-		lastFailure: task.FailedAt,
-		isBusy:      mayRun && task.Object != "",
+		failures:    task.Attempts.Failed,
+		lastFailure: task.Attempts.FailedAt,
+		isBusy:      mayRun && task.Object.Name != "",
 	}
 }
 
@@ -153,7 +153,7 @@ func (b *taskBoard) sweepFailing(why Why) {
 	for i := range b.tasks {
 		k := &b.tasks[i]
 		isFailing := k.isBusy && k.planned == StateFailing
-		if !isFailing || k.Leaving || b.plan.hasSweep(b.target, k.Object) {
+		if !isFailing || k.Object.Leaving || b.plan.hasSweep(b.target, k.Object.Name) {
 			continue
 		}
 		b.addSweep(k, why)
@@ -162,7 +162,7 @@ func (b *taskBoard) sweepFailing(why Why) {
 
 func (b *taskBoard) addSweep(k *boardTask, why Why) {
 	a := b.plan.addAction(b.target, VerbSweep, why)
-	a.Task, a.Object = k.ID, k.Object
+	a.Task, a.Object = k.ID, k.Object.Name
 }
 
 // isPending reports whether the task is not recorded as done.

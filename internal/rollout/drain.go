@@ -9,6 +9,18 @@ import (
 	"time"
 )
 
+// DrainProgress is how far the drain of a target's node is.
+type DrainProgress struct {
+	Pods     []Pod // workloads that must leave the node, if PodsSeen
+	PodsSeen bool  // Pods were listed for this snapshot
+	// since when protected pods are waited for, and when they were seen last, see Durations; zero if unknown
+	ProtectedSince, ProtectedAt time.Time
+	HeldAt                      time.Time // when the hold of this rollout was placed; zero without one
+	Since                       time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
+	// pods that had to leave when the present drain began, as recorded, and as this process counted them, see Durations; 0 if unknown
+	PodsRecorded, PodsCounted int
+}
+
 // drainer cordons and drains the node of a target.
 type drainer struct{ *taskBoard }
 
@@ -26,8 +38,8 @@ func (d drainer) ensureQuiet(k *boardTask) bool {
 func (d drainer) holdAndDrain(k *boardTask) bool {
 	t := d.target
 	why := Why{Reason: ReasonQuiet, Text: k.title() + " needs the node drained"}
-	if t.isHeld && t.node.Cordoned && t.target.PodsSeen {
-		if len(t.target.Pods) == 0 {
+	if t.isHeld && t.node.Cordoned && t.target.Drain.PodsSeen {
+		if len(t.target.Drain.Pods) == 0 {
 			return !d.awaitLoadBalancers()
 		}
 		return d.drainNode(why)
@@ -60,7 +72,7 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 // node is given back.
 func (d drainer) mayCordon() bool {
 	t := d.target
-	if !t.target.PodsSeen {
+	if !t.target.Drain.PodsSeen {
 		d.plan.lookAt(t)
 		d.reportVerdict(weightBehind, PhaseInFlight, Why{Reason: ReasonUpNext, Text: "its pods are listed before it is cordoned"})
 		return false
@@ -158,10 +170,10 @@ func (d drainer) checkDeadline() bool {
 
 // drainBegan returns since when the present drain waits for pods. Each drain of a visit has the whole timeout.
 func (t *Target) drainBegan() time.Time {
-	if t.DrainAt.IsZero() {
-		return t.HeldAt
+	if t.Drain.Since.IsZero() {
+		return t.Drain.HeldAt
 	}
-	return t.DrainAt
+	return t.Drain.Since
 }
 
 // podObstacle is a reason why a pod is still on a node, and its sentence.

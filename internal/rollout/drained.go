@@ -49,12 +49,12 @@ func (d drainer) noteProgress() {
 	left := len(t.pods)
 	out := Drained{
 		Rollout: t.rollout.Ref, Node: t.target.Node, UID: t.target.UID, Since: t.target.drainBegan(), Left: left,
-		All: max(left, cmp.Or(t.target.PodsCounted, t.target.PodsRecorded)),
+		All: max(left, cmp.Or(t.target.Drain.PodsCounted, t.target.Drain.PodsRecorded)),
 	}
 	out.Waiting, out.Slowest = d.plan.explainPods(t.pods)
 	isTimed := !out.Since.IsZero() && d.plan.now.Sub(out.Since) >= LongDrain
-	out.Long = t.target.PodsRecorded > 0 || isTimed
-	if out.Long && out.All != t.target.PodsRecorded && t.hasTimedHold() {
+	out.Long = t.target.Drain.PodsRecorded > 0 || isTimed
+	if out.Long && out.All != t.target.Drain.PodsRecorded && t.hasTimedHold() {
 		why := Why{Reason: ReasonQuiet, Text: countNoun(out.All, "pod has", "pods have") + " to leave the node"}
 		d.plan.addAction(t, VerbCount, why).Pods = out.All
 	}

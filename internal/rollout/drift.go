@@ -9,6 +9,21 @@ import (
 	"time"
 )
 
+// Drift is the check whether the node of a finished target is still as it was left. It changes nothing there, takes no slot, and
+// ends as soon as something is done on the node.
+type Drift struct {
+	Due     time.Time     // of the next check
+	Object  string        // name of the object that checks the node, if one exists; none of Strays
+	Created time.Time     // when that was created
+	Ended   bool          // and has ended
+	Keep    bool          // and stays when that is noted, so that people can read its log
+	Going   bool          // an object of an earlier check has not ended: it is being deleted, or will be
+	Old     []string      // names of objects of earlier checks that nobody needs any more
+	Limit   time.Duration // how long it may take
+	// when this process observed the object first, see Durations; zero if unknown
+	Observed time.Time
+}
+
 // driftPoll is how often checks are started, and looked at whether they have ended: nobody waits for them, and a pass for each would cost
 // more than they do.
 const driftPoll = 20 * time.Second
@@ -122,7 +137,7 @@ func (d driftChecker) continueCheck(t *targetState) {
 func (d driftChecker) mayCheck(t *targetState) bool {
 	r := t.rollout
 	isStarted := !r.Paused && !r.Deleting && r.Broken == nil
-	isDone := t.isComplete() && !t.target.Drift.Going && t.target.RolledBack == nil && t.invalid == nil && t.target.Blocked == nil && !t.target.Leaving
+	isDone := t.isComplete() && !t.target.Drift.Going && t.target.Rollback.Cause == nil && t.invalid == nil && t.target.Blocked == nil && !t.target.Leaving
 	return isStarted && isDone && t.isUntouched() && t.node.Ready && !t.node.Sending
 }
 

@@ -63,7 +63,7 @@ type podWait struct {
 // protectedPods are the UIDs of the protected pods on the node of a target.
 func (t *Target) protectedPods() []string {
 	var out []string
-	for _, p := range t.Pods {
+	for _, p := range t.Drain.Pods {
 		if p.Wait {
 			out = append(out, p.UID)
 		}
@@ -186,7 +186,7 @@ func (m *targetMeasurer) change() *Target {
 
 func (m *targetMeasurer) key() durationKey {
 	t := m.target()
-	return durationKey{rollout: m.rollout.Ref, node: t.UID, number: t.Admission}
+	return durationKey{rollout: m.rollout.Ref, node: t.UID, number: t.Visit.Admission}
 }
 
 // measureTimesAgain measures the times of a target. It begins from what they were in the last snapshot, and keeps that for the next one.
@@ -202,17 +202,17 @@ func (m *targetMeasurer) measureTimesAgain(measured map[*Target]*Target) {
 }
 
 func (m *targetMeasurer) measureTimes() {
-	m.limitTime("held", func(t *Target) *time.Time { return &t.HeldAt })
-	m.limitTime("admitted", func(t *Target) *time.Time { return &t.AdmittedAt })
-	m.limitTime("finished", func(t *Target) *time.Time { return &t.FinishedAt })
+	m.limitTime("held", func(t *Target) *time.Time { return &t.Drain.HeldAt })
+	m.limitTime("admitted", func(t *Target) *time.Time { return &t.Visit.AdmittedAt })
+	m.limitTime("finished", func(t *Target) *time.Time { return &t.Visit.FinishedAt })
 	m.measureProof()
 	m.measureDrift()
 	m.measurePull()
 	isShared := true // with other targets
 	for i := range m.target().Tasks {
 		given := &m.target().Tasks[i]
-		hasAttempt := given.Object != "" && given.hasDeadline()
-		if !hasAttempt && given.FailedAt.IsZero() {
+		hasAttempt := given.Object.Name != "" && given.hasDeadline()
+		if !hasAttempt && given.Attempts.FailedAt.IsZero() {
 			continue
 		}
 		k := *given
@@ -230,7 +230,7 @@ func (m *targetMeasurer) measureTimes() {
 
 // hasTimesOf reports whether the times that Durations replace are those of another task.
 func (t *Task) hasTimesOf(o *Task) bool {
-	return t.FailedAt.Equal(o.FailedAt) && t.Observed.Equal(o.Observed) && t.UnpulledSince.Equal(o.UnpulledSince)
+	return t.Attempts.FailedAt.Equal(o.Attempts.FailedAt) && t.Attempts.Observed.Equal(o.Attempts.Observed) && t.Object.UnpulledSince.Equal(o.Object.UnpulledSince)
 }
 
 // limitTime limits the time of something that has happened to when it was observed.
@@ -282,46 +282,46 @@ func (m *targetMeasurer) measureDrift() {
 // measureTask measures the running attempt, and bounds the time of the last failure.
 func (d *Durations) measureTask(k *Task, key durationKey, now time.Time) {
 	key.item = k.ID
-	if !k.FailedAt.IsZero() {
-		key.kind, key.number = "failed", k.Attempts
-		k.FailedAt = d.limit(key, k.FailedAt, now)
+	if !k.Attempts.FailedAt.IsZero() {
+		key.kind, key.number = "failed", k.Attempts.Failed
+		k.Attempts.FailedAt = d.limit(key, k.Attempts.FailedAt, now)
 	}
-	if d == nil || k.Object == "" || !k.hasDeadline() {
+	if d == nil || k.Object.Name == "" || !k.hasDeadline() {
 		return
 	}
-	key.number, key.object, key.began = 0, k.Object, k.Started.Unix()
+	key.number, key.object, key.began = 0, k.Object.Name, k.Attempts.Started.Unix()
 	if k.Limit > 0 {
 		key.kind = "attempt"
-		k.Observed = d.firstSeen(key, now)
+		k.Attempts.Observed = d.firstSeen(key, now)
 	}
-	if k.Unpulled {
+	if k.Object.Unpulled {
 		key.kind = "unpulled"
-		k.UnpulledSince = d.firstSeen(key, now)
+		k.Object.UnpulledSince = d.firstSeen(key, now)
 	}
 }
 
 // measureDrain sets since when the drain of a target waits for pods, and for how many, and keeps that until no pod is left.
 func (m *targetMeasurer) measureDrain(drains map[drainKey]podDrain) {
-	if m.Durations == nil || m.target().HeldAt.IsZero() {
+	if m.Durations == nil || m.target().Drain.HeldAt.IsZero() {
 		return
 	}
 	t := m.change()
-	t.DrainAt = m.now
+	t.Drain.Since = m.now
 	key := drainKey{m.rollout.Ref, t.UID}
 	began, isKnown := m.drains[key]
-	isOver := t.PodsSeen && len(t.Pods) == 0
+	isOver := t.Drain.PodsSeen && len(t.Drain.Pods) == 0
 	if !isKnown || isOver {
 		return
 	}
-	t.DrainAt, t.PodsCounted = earlierOf(began.since, m.now), began.pods
-	drains[key] = podDrain{t.DrainAt, began.pods}
+	t.Drain.Since, t.Drain.PodsCounted = earlierOf(began.since, m.now), began.pods
+	drains[key] = podDrain{t.Drain.Since, began.pods}
 }
 
 // measureWait measures since when protected pods of a target are waited for, until they are seen to have ended: there are none, or only
 // others. These may have come when nobody looked, so they are not evicted for what ran before them.
 func (m *targetMeasurer) measureWait(waits map[drainKey]podWait) {
 	t, now := m.target(), m.now
-	if m.Durations == nil || !t.PodsSeen && !m.rollout.Drain.WaitFirst {
+	if m.Durations == nil || !t.Drain.PodsSeen && !m.rollout.Drain.WaitFirst {
 		return
 	}
 	key := drainKey{m.rollout.Ref, t.UID}
@@ -333,12 +333,12 @@ func (m *targetMeasurer) measureWait(waits map[drainKey]podWait) {
 		wait = podWait{earlierOf(wait.since, now), now, pods}
 	case len(pods) > 0:
 		wait = podWait{now, now, pods}
-	case t.PodsSeen, !isKnown:
+	case t.Drain.PodsSeen, !isKnown:
 		return
 	}
 	waits[key] = wait
 	t = m.change()
-	t.ProtectedSince, t.ProtectedAt = wait.since, wait.seen
+	t.Drain.ProtectedSince, t.Drain.ProtectedAt = wait.since, wait.seen
 }
 
 // RecordDrains notes which drains a plan has begun and which it no longer needs.
@@ -361,8 +361,8 @@ func (d *Durations) RecordDrains(s Snapshot, p Plan) {
 			_, isKnown := d.drains[key]
 			switch {
 			case drains[key] > 0:
-				d.drains[key] = podDrain{t.DrainAt, drains[key]}
-			case isKnown && t.PodsSeen && !sending[t.Node]:
+				d.drains[key] = podDrain{t.Drain.Since, drains[key]}
+			case isKnown && t.Drain.PodsSeen && !sending[t.Node]:
 				delete(d.drains, key)
 			}
 		}

@@ -36,7 +36,7 @@ func (d *drainTest) pass(pods ...Pod) (Reason, []Action) {
 		Nodes:  []Node{{Name: "n1", UID: "u1", Ready: true, Cordoned: true, Holds: []Hold{{Owner: ref}}}},
 		Groups: []Group{{Ref: ParseGroupRef("g"), Limit: Unlimited, Pace: Pace{Kind: PaceWindow}}},
 		Rollouts: []Rollout{{Ref: ref, UID: "r", Drain: d.drain, Targets: []*Target{{
-			Node: "n1", UID: "u1", Group: ParseGroupRef("g"), Admitted: true, Admission: 1, HeldAt: d.heldAt(), Pods: pods, PodsSeen: true,
+			Node: "n1", UID: "u1", Group: ParseGroupRef("g"), Visit: Visit{Admitted: true, Admission: 1}, Drain: DrainProgress{HeldAt: d.heldAt(), Pods: pods, PodsSeen: true},
 			Tasks: []Task{{ID: "driver", State: StatePending, Recorded: StatePending, Need: NeedDrained}},
 		}}}},
 	}
@@ -122,8 +122,8 @@ func TestDurationsOfAnotherClock(t *testing.T) {
 	snapshot := func(now time.Time, objects ...string) Snapshot {
 		s := Snapshot{Now: now, Ledgers: []Ledger{{Owner: ref, Admitting: []Reservation{{Rollout: ref, Node: "n1", Since: noon.Add(5 * time.Hour)}}}}}
 		for _, object := range objects {
-			s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Targets: []*Target{{Node: "n1", UID: "u1", FinishedAt: noon.Add(5 * time.Hour), Proof: &Proof{Since: noon.Add(-5 * time.Hour)}, Tasks: []Task{{
-				ID: "apply", Object: object, Limit: time.Hour, Started: noon.Add(-5 * time.Hour), FailedAt: noon.Add(5 * time.Hour), Attempts: 1,
+			s.Rollouts = append(s.Rollouts, Rollout{Ref: ref, Targets: []*Target{{Node: "n1", UID: "u1", Visit: Visit{FinishedAt: noon.Add(5 * time.Hour)}, Proof: &Proof{Since: noon.Add(-5 * time.Hour)}, Tasks: []Task{{
+				ID: "apply", Object: TaskObject{Name: object}, Limit: time.Hour, Attempts: Attempts{Started: noon.Add(-5 * time.Hour), FailedAt: noon.Add(5 * time.Hour), Failed: 1},
 			}}}}})
 		}
 		d.Measure(&s)
@@ -134,7 +134,7 @@ func TestDurationsOfAnotherClock(t *testing.T) {
 	s := snapshot(later, "pod")
 	target := s.Rollouts[0].Targets[0]
 	for name, got := range map[string]time.Time{
-		"the attempt": target.Tasks[0].Observed, "the failure": target.Tasks[0].FailedAt, "the end": target.FinishedAt, "the proof": target.Proof.Observed, "the reservation": s.Ledgers[0].Admitting[0].Observed,
+		"the attempt": target.Tasks[0].Attempts.Observed, "the failure": target.Tasks[0].Attempts.FailedAt, "the end": target.Visit.FinishedAt, "the proof": target.Proof.Observed, "the reservation": s.Ledgers[0].Admitting[0].Observed,
 	} {
 		if !got.Equal(noon) {
 			t.Errorf("%s counts from %s, want %s", name, got, noon)
@@ -145,8 +145,8 @@ func TestDurationsOfAnotherClock(t *testing.T) {
 		t.Errorf("the reservation is written again with since %s, observed %s: its term would count anew", r.Since, r.Observed)
 	}
 	snapshot(later)
-	if s = snapshot(later, "pod"); !s.Rollouts[0].Targets[0].Tasks[0].Observed.Equal(later) {
-		t.Errorf("an attempt that was gone meanwhile counts from %s", s.Rollouts[0].Targets[0].Tasks[0].Observed)
+	if s = snapshot(later, "pod"); !s.Rollouts[0].Targets[0].Tasks[0].Attempts.Observed.Equal(later) {
+		t.Errorf("an attempt that was gone meanwhile counts from %s", s.Rollouts[0].Targets[0].Tasks[0].Attempts.Observed)
 	}
 }
 
@@ -168,10 +168,10 @@ func TestWaitForOtherPods(t *testing.T) {
 		{4 * time.Minute, []Pod{three}, true, 4 * time.Minute},
 		{5 * time.Minute, []Pod{three}, true, 4 * time.Minute},
 	} {
-		target := &Target{Node: "n1", UID: "u1", Pods: step.pods, PodsSeen: step.seen}
+		target := &Target{Node: "n1", UID: "u1", Drain: DrainProgress{Pods: step.pods, PodsSeen: step.seen}}
 		s := Snapshot{Now: now.Add(step.after), Rollouts: []Rollout{{Ref: Ref{Kind: "Skyhook", Name: "demo"}, Drain: Drain{WaitFirst: true}, Targets: []*Target{target}}}}
 		durations.Measure(&s)
-		if got := s.Rollouts[0].Targets[0].ProtectedSince.Sub(now); got != step.since {
+		if got := s.Rollouts[0].Targets[0].Drain.ProtectedSince.Sub(now); got != step.since {
 			t.Errorf("after %s pods %v are waited for since %s, want %s", step.after, step.pods, got, step.since)
 		}
 	}
@@ -189,14 +189,14 @@ func TestMeasureKnownTargets(t *testing.T) {
 			return now.Add(time.Duration(r.IntN(40)-20) * time.Second)
 		}
 		newTarget := func(i int, now time.Time) Target {
-			out := Target{Node: fmt.Sprint("n", i), UID: fmt.Sprint("u", i), Admission: r.IntN(2), AdmittedAt: at(now), FinishedAt: at(now), PodsSeen: r.IntN(2) == 0}
+			out := Target{Node: fmt.Sprint("n", i), UID: fmt.Sprint("u", i), Visit: Visit{Admission: r.IntN(2), AdmittedAt: at(now), FinishedAt: at(now)}, Drain: DrainProgress{PodsSeen: r.IntN(2) == 0}}
 			if r.IntN(4) == 0 {
-				out.HeldAt = at(now)
+				out.Drain.HeldAt = at(now)
 			}
 			for j := range 3 {
-				k := Task{ID: fmt.Sprint("task", j), FailedAt: at(now), Started: at(now), Attempts: r.IntN(2), Unpulled: r.IntN(3) == 0}
+				k := Task{ID: fmt.Sprint("task", j), Attempts: Attempts{FailedAt: at(now), Started: at(now), Failed: r.IntN(2)}, Object: TaskObject{Unpulled: r.IntN(3) == 0}}
 				if r.IntN(2) == 0 {
-					k.Object, k.Limit, k.State = fmt.Sprint("pod", j), time.Hour, StateRunning
+					k.Object.Name, k.Limit, k.State = fmt.Sprint("pod", j), time.Hour, StateRunning
 				}
 				out.Tasks = append(out.Tasks, k)
 			}
@@ -245,15 +245,15 @@ func TestMeasureKnownTargets(t *testing.T) {
 
 // TestMeasuredTargetStays: a target of a running task is copied once, and not in each pass.
 func TestMeasuredTargetStays(t *testing.T) {
-	d, given := NewDurations(), &Target{Node: "n1", UID: "u1", Tasks: []Task{{ID: "driver", Object: "pod", Limit: time.Hour, State: StateRunning, Started: noon}}}
+	d, given := NewDurations(), &Target{Node: "n1", UID: "u1", Tasks: []Task{{ID: "driver", Object: TaskObject{Name: "pod"}, Limit: time.Hour, State: StateRunning, Attempts: Attempts{Started: noon}}}}
 	measure := func(now time.Time) *Target {
 		s := Snapshot{Now: now, Rollouts: []Rollout{{Targets: []*Target{given}}}}
 		d.Measure(&s)
 		return s.Rollouts[0].Targets[0]
 	}
 	first := measure(noon)
-	if first == given || !first.Tasks[0].Observed.Equal(noon) {
-		t.Fatalf("the attempt counts as observed at %v", first.Tasks[0].Observed)
+	if first == given || !first.Tasks[0].Attempts.Observed.Equal(noon) {
+		t.Fatalf("the attempt counts as observed at %v", first.Tasks[0].Attempts.Observed)
 	}
 	if measure(noon.Add(time.Second)) != first {
 		t.Error("it was copied again")

@@ -29,7 +29,7 @@ type estimator struct {
 func newEstimator(p *planner) estimator {
 	e := estimator{p, nil}
 	for i := range p.targets {
-		if t := &p.targets[i]; t.isEstimated() && !t.target.Admitted && !t.isAdmittedNow {
+		if t := &p.targets[i]; t.isEstimated() && !t.target.Visit.Admitted && !t.isAdmittedNow {
 			if e.waiting == nil {
 				e.waiting = map[*groupState]int{}
 			}
@@ -56,7 +56,7 @@ func (e estimator) estimate(r *rolloutState) (out Completion) {
 		if !t.isEstimated() {
 			continue
 		}
-		if !t.target.Admitted && !t.isAdmittedNow {
+		if !t.target.Visit.Admitted && !t.isAdmittedNow {
 			if !slices.Contains(timedWaits, t.verdict.Why.Reason) {
 				return Completion{}
 			}
@@ -92,7 +92,7 @@ func (e estimator) estimate(r *rolloutState) (out Completion) {
 // endOf estimates when a target in flight ends: after the usual time, or twice or three times as long. That does not move while time
 // passes, so that a status with it is not written again and again.
 func (e estimator) endOf(t *targetState) (ends time.Time, isKnown bool) {
-	usual, began := t.rollout.Usual, t.target.AdmittedAt
+	usual, began := t.rollout.Usual, t.target.Visit.AdmittedAt
 	if t.isAdmittedNow || began.IsZero() {
 		began = e.Now
 	}

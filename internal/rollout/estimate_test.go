@@ -29,9 +29,9 @@ func TestCompletion(t *testing.T) {
 			g.Pace, g.Soak, g.Memory = Pace{Kind: PaceFixed, Initial: 2, PassPercent: 100}, 10*time.Minute, Memory{Batch: 1, Open: 1, From: 1}
 		}, minute(16), 2 * 30 * time.Minute},
 		"last ones":      {2, 0, func(*Snapshot, *Rollout, *Group) {}, minute(16), 0},
-		"overdue":        {2, 0, func(_ *Snapshot, r *Rollout, _ *Group) { r.Targets[0].AdmittedAt = minute(-30) }, minute(16), 0},
-		"all overdue":    {1, 0, func(_ *Snapshot, r *Rollout, _ *Group) { r.Targets[0].AdmittedAt = minute(-30) }, minute(10), 0},
-		"stuck":          {2, 3, func(_ *Snapshot, r *Rollout, _ *Group) { r.Targets[0].AdmittedAt = minute(-61) }, time.Time{}, 0},
+		"overdue":        {2, 0, func(_ *Snapshot, r *Rollout, _ *Group) { r.Targets[0].Visit.AdmittedAt = minute(-30) }, minute(16), 0},
+		"all overdue":    {1, 0, func(_ *Snapshot, r *Rollout, _ *Group) { r.Targets[0].Visit.AdmittedAt = minute(-30) }, minute(10), 0},
+		"stuck":          {2, 3, func(_ *Snapshot, r *Rollout, _ *Group) { r.Targets[0].Visit.AdmittedAt = minute(-61) }, time.Time{}, 0},
 		"nothing learnt": {2, 3, func(_ *Snapshot, r *Rollout, _ *Group) { r.Usual = 0 }, time.Time{}, 0},
 		"paused":         {2, 3, func(_ *Snapshot, r *Rollout, _ *Group) { r.Paused = true }, time.Time{}, 0},
 		"stopped": {2, 3, func(_ *Snapshot, _ *Rollout, g *Group) {
@@ -53,8 +53,8 @@ func TestCompletion(t *testing.T) {
 		for i := range c.inFlight + c.waiting {
 			target := &Target{Node: fmt.Sprint("n", i), Group: group, Tasks: []Task{{ID: "a", State: StatePending, Recorded: StatePending}}}
 			if i < c.inFlight {
-				target.Admitted, target.AdmittedAt, target.Batch = true, minute(-4), 1
-				target.Tasks[0] = Task{ID: "a", State: StateRunning, Recorded: StateRunning, Object: "pod"}
+				target.Visit.Admitted, target.Visit.AdmittedAt, target.Visit.Batch = true, minute(-4), 1
+				target.Tasks[0] = Task{ID: "a", State: StateRunning, Recorded: StateRunning, Object: TaskObject{Name: "pod"}}
 			}
 			s.Nodes = append(s.Nodes, Node{Name: target.Node, Ready: true})
 			r.Targets = append(r.Targets, target)

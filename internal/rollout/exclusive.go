@@ -33,7 +33,7 @@ func (r *rolloutState) exclusiveTasks(now time.Time) map[string]exclusiveTask {
 	r.exclusive = map[string]exclusiveTask{}
 	for i := range r.targets {
 		t := &r.targets[i]
-		if !t.exists || !t.target.Admitted {
+		if !t.exists || !t.target.Visit.Admitted {
 			continue
 		}
 		for j := range t.target.Tasks {
@@ -51,7 +51,7 @@ func (r *rolloutState) exclusiveTasks(now time.Time) map[string]exclusiveTask {
 
 // mayBeStarting reports whether an earlier plan, which is still being applied, may start a task.
 func (t *targetState) mayBeStarting(k *Task) bool {
-	return t.node.Sending && !t.target.RequestFailed && k.Object == "" && k.State != StateDone
+	return t.node.Sending && !t.target.RequestFailed && k.Object.Name == "" && k.State != StateDone
 }
 
 // reserveExclusive keeps other tasks with the key of a task that is being started from starting. A target whose last request

@@ -29,7 +29,7 @@ var gates = []gate{
 // becomes a candidate for admission.
 func evaluateGates(t *targetState) Verdict {
 	for i := range gates {
-		if gates[i].onlyNew && t.target.Admitted {
+		if gates[i].onlyNew && t.target.Visit.Admitted {
 			continue
 		}
 		if gates[i].stops(t) {
@@ -37,7 +37,7 @@ func evaluateGates(t *targetState) Verdict {
 		}
 	}
 	t.passesGates = true
-	if !t.target.Admitted {
+	if !t.target.Visit.Admitted {
 		t.group.addCandidate(t)
 	}
 	return Verdict{}
@@ -48,7 +48,7 @@ func isFinished(t *targetState) bool {
 		return false
 	}
 	if t.target.Leaving {
-		return !t.target.Admitted
+		return !t.target.Visit.Admitted
 	}
 	return !t.hasWork
 }
@@ -57,8 +57,8 @@ func finishedVerdict(t *targetState) Verdict {
 	if t.target.Leaving {
 		return Verdict{Phase: PhaseFinished, Why: Why{Reason: ReasonLeft, Text: "the node is no longer selected"}}
 	}
-	if t.target.RolledBack != nil {
-		return Verdict{Phase: PhaseFailed, Why: withDefaultReason(t.target.RolledBack, ReasonRolledBack)}
+	if t.target.Rollback.Cause != nil {
+		return Verdict{Phase: PhaseFailed, Why: withDefaultReason(t.target.Rollback.Cause, ReasonRolledBack)}
 	}
 	return Verdict{Phase: PhaseFinished, Why: t.finishedReason()}
 }
@@ -68,11 +68,11 @@ func (t *targetState) finishedReason() Why {
 	switch {
 	case t.target.Unproven != nil:
 		return withDefaultReason(t.target.Unproven, ReasonHealthGate)
-	case t.isSoaking:
+	case t.soak.isOpen:
 		return Why{
 			Reason: ReasonSoak,
 			Text:   "all work is done; it counts when the node has been ready for " + t.group.Soak.String(),
-			Since:  t.soakedAt.Add(-t.group.Soak),
+			Since:  t.soak.end.Add(-t.group.Soak),
 		}
 	}
 	return Why{Reason: ReasonFinished, Text: "no work is pending"}
@@ -102,7 +102,7 @@ func blockedVerdict(t *targetState) Verdict {
 func (t *targetState) isExcludedBehindBarrier() bool {
 	r := t.rollout
 	isWaiting := r.barrier != nil && !r.Paused && r.Broken == nil
-	return t.isExcluded() && isWaiting && !t.target.Admitted
+	return t.isExcluded() && isWaiting && !t.target.Visit.Admitted
 }
 
 func isNodeGone(t *targetState) bool { return !t.exists }
@@ -127,7 +127,7 @@ func nodeGoneVerdict(t *targetState) Verdict {
 // isPaused reports whether the rollout of a target is paused or cannot be compiled. A paused rollout still gives back a
 // node that is no longer selected: nothing starts on it.
 func isPaused(t *targetState) bool {
-	isGivenBack := t.target.Leaving && t.target.Admitted
+	isGivenBack := t.target.Leaving && t.target.Visit.Admitted
 	isPaused := t.rollout.Paused && !isGivenBack
 	return isPaused || t.rollout.Broken != nil
 }
@@ -143,7 +143,7 @@ func pausedVerdict(t *targetState) Verdict {
 	return Verdict{Phase: PhasePaused, Why: r.reasonToWait(ReasonPaused)}
 }
 
-func isGivenUp(t *targetState) bool { return t.target.Skipped && !t.rollout.Deleting }
+func isGivenUp(t *targetState) bool { return t.target.Visit.Skipped && !t.rollout.Deleting }
 
 func givenUpVerdict(t *targetState) Verdict {
 	why := Why{Reason: ReasonDrainTimeout, Text: "the drain took too long and the node was released"}

@@ -80,7 +80,7 @@ func (g *groupState) addCandidate(t *targetState) {
 	if t.occupiesNode || t.isCountedHere() {
 		g.occupying++
 	}
-	if t.rollout.Deleting || t.target.TakenBack {
+	if t.rollout.Deleting || t.target.Rollback.WithOthers {
 		g.unstoppable++
 	}
 }
@@ -154,7 +154,7 @@ func (g *groupState) hasTopologyLimit(t *targetState) bool {
 // reserved target is counted already, and so is one whose node is not given back.
 func (g *groupState) isTopologyFull(t *targetState) bool {
 	busy := g.places[t.target.Place]
-	if t.isReserved || t.occupiesNode || t.isCountedHere() && t.group.placed[t.target.Node] {
+	if t.reservation.isOpen || t.occupiesNode || t.isCountedHere() && t.group.placed[t.target.Node] {
 		busy--
 	}
 	return g.hasTopologyLimit(t) && busy >= g.Spread.Limit
@@ -164,23 +164,23 @@ func (g *groupState) isTopologyFull(t *targetState) bool {
 // a predecessor admitted it.
 func (g *groupState) isMember(t *targetState) bool {
 	hasNoBatches := g.usesBatches() && g.Memory.From == 0
-	isBatchUnknown := t.target.Batch == 0 || hasNoBatches
-	if t.target.Admitted && isBatchUnknown {
+	isBatchUnknown := t.target.Visit.Batch == 0 || hasNoBatches
+	if t.target.Visit.Admitted && isBatchUnknown {
 		return true
 	}
-	hasEnded := !t.hasWork || t.target.Skipped
-	hasBegun := t.target.Admitted || hasEnded
+	hasEnded := !t.hasWork || t.target.Visit.Skipped
+	hasBegun := t.target.Visit.Admitted || hasEnded
 	return hasBegun && g.isOfOpenBatch(t)
 }
 
 // isOfOpenBatch reports whether the latest admission of a target was one of the open batch. Numbers of another group,
 // or of a ledger that was lost since, do not count.
 func (g *groupState) isOfOpenBatch(t *targetState) bool {
-	if g.ledger == nil || t.target.Batch > g.ledger.Epoch {
+	if g.ledger == nil || t.target.Visit.Batch > g.ledger.Epoch {
 		return false
 	}
-	isOfGroup := t.target.BatchOf.IsZero() || t.target.BatchOf == g.Ref
-	return isOfGroup && t.target.Batch >= max(1, g.Memory.From)
+	isOfGroup := t.target.Visit.BatchOf.IsZero() || t.target.Visit.BatchOf == g.Ref
+	return isOfGroup && t.target.Visit.Batch >= max(1, g.Memory.From)
 }
 
 // reserve decides whether an admitted target may cordon its node now; nil if so. It may not if the group is over its

@@ -104,14 +104,14 @@ func (n *nodeState) isIdle() bool {
 // limit also counts for its topology, and one of the open batch for the batch.
 func (t *targetState) isIdle() bool {
 	isValid := t.exists && t.invalid == nil
-	isInFlight := t.target.Admitted || t.target.Leaving
+	isInFlight := t.target.Visit.Admitted || t.target.Leaving
 	isChecked := t.rollout.DriftLimit > 0 && t.target.Drift != nil
-	isUnsettled := isChecked || t.target.Pull != nil || t.waitsFirst() || t.isSoaking || t.target.Skipped || t.target.RolledBack != nil || t.target.Unproven != nil
+	isUnsettled := isChecked || t.target.Pull != nil || t.waitsFirst() || t.soak.isOpen || t.target.Visit.Skipped || t.target.Rollback.Cause != nil || t.target.Unproven != nil
 	if isInFlight || isUnsettled || !isValid {
 		return false
 	}
 	g := t.group
-	isOfOpenBatch := g.usesBatches() && t.target.Batch >= max(1, g.Memory.From)
+	isOfOpenBatch := g.usesBatches() && t.target.Visit.Batch >= max(1, g.Memory.From)
 	return !isOfOpenBatch && g.useCount[t.target.Node] == 0
 }
 

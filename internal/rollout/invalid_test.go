@@ -87,21 +87,21 @@ func newInvalidSnapshot(r *rand.Rand) rollout.Snapshot {
 	}
 	for range r.Intn(4) {
 		q := rollout.Rollout{Ref: rollout.ParseRef(name()), Sequence: name(), Priority: r.Intn(3), Barrier: yes(), Paused: yes(), Yields: yes(), Deleting: yes(), Broken: why(), Serial: yes(),
-			Required: yes(), Autotaint: yes(), Once: yes(), KeepHeld: yes(), NextOrder: r.Intn(3) - 1,
+			Taint: rollout.Taint{Required: yes(), NewNodes: yes()}, Once: yes(), KeepHeld: yes(), Numbering: rollout.Numbering{Next: r.Intn(3) - 1},
 			Drain: rollout.Drain{Timeout: time.Duration(r.Intn(3)) * time.Second, OnTimeout: rollout.DrainTimeout([]string{"", "Wait", "Skip", "Force"}[r.Intn(4)])}}
 		for range r.Intn(4) {
-			g := rollout.Target{Node: name(), UID: name(), Group: rollout.ParseGroupRef(name()), Place: name(), Admitted: yes(), Admission: r.Intn(3), Batch: int64(r.Intn(3)),
-				AdmittedAt: at(), FinishedAt: at(), HeldAt: at(), Unproven: why(), Blocked: why(), Leaving: yes(), Gone: yes(), PodsSeen: yes(), Skipped: yes()}
+			g := rollout.Target{Node: name(), UID: name(), Group: rollout.ParseGroupRef(name()), Place: name(), Visit: rollout.Visit{Admitted: yes(), Admission: r.Intn(3), Batch: int64(r.Intn(3)), AdmittedAt: at(), FinishedAt: at(), Skipped: yes()},
+				Drain: rollout.DrainProgress{HeldAt: at(), PodsSeen: yes()}, Unproven: why(), Blocked: why(), Leaving: yes(), Gone: yes()}
 			if yes() {
 				g.Proof = &rollout.Proof{Missing: why(), Since: at(), Observed: at(), Timeout: time.Duration(r.Intn(3)-1) * time.Second, Release: yes()}
 			}
 			for range r.Intn(3) {
-				g.Pods = append(g.Pods, rollout.Pod{Name: name(), Wait: yes(), Leaving: yes(), Refused: name(), RetryAt: at(), Keep: name()})
+				g.Drain.Pods = append(g.Drain.Pods, rollout.Pod{Name: name(), Wait: yes(), Leaving: yes(), Refused: name(), RetryAt: at(), Keep: name()})
 			}
 			for range r.Intn(5) {
 				g.Tasks = append(g.Tasks, rollout.Task{ID: name(), Label: name(), After: []string{name()}[:r.Intn(2)], Need: rollout.Need(r.Intn(4) - 1), Strength: r.Intn(3),
-					State: state(), Recorded: state(), Object: name(), Stale: yes(), Lost: yes(), Dead: yes(), Leaving: yes(), Why: why(), Attempts: r.Intn(6) - 1, Noted: r.Intn(3),
-					FailedAt: at(), Retries: r.Intn(4) - 1, Bounded: yes(), Started: at(), Limit: time.Duration(r.Intn(3)) * time.Minute, CoveredBy: name(), BootID: name()})
+					State: state(), Recorded: state(), Object: rollout.TaskObject{Name: name(), Stale: yes(), Dead: yes(), Leaving: yes()}, Lost: yes(), Why: why(), Attempts: rollout.Attempts{Failed: r.Intn(6) - 1, Noted: r.Intn(3), FailedAt: at(), Started: at()},
+					Retries: r.Intn(4) - 1, Bounded: yes(), Limit: time.Duration(r.Intn(3)) * time.Minute, CoveredBy: name(), BootID: name()})
 			}
 			q.Targets = append(q.Targets, &g)
 		}

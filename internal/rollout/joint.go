@@ -29,10 +29,10 @@ func (s starter) joinFollowing(k *boardTask, a *Action) {
 func (s starter) findJoining(joint []*boardTask) *boardTask {
 	first := joint[0]
 	return s.find(func(k *boardTask) bool {
-		isNew := k.planned == StatePending && k.Recorded == StatePending && k.Object == "" && k.failures == 0
+		isNew := k.planned == StatePending && k.Recorded == StatePending && k.Object.Name == "" && k.failures == 0
 		isQuietEnough := k.Need == NeedNothing || first.Need == NeedDrained
 		mayPull := k.Exclusive == "" || k.Exclusive == first.Exclusive
-		return k.Joins && isNew && !k.isInterrupt() && !k.Leaving && !k.isHopeless && isQuietEnough && mayPull && s.follows(k, joint)
+		return k.Joins && isNew && !k.isInterrupt() && !k.Object.Leaving && !k.isHopeless && isQuietEnough && mayPull && s.follows(k, joint)
 	})
 }
 
@@ -57,27 +57,27 @@ func (s starter) follows(k *boardTask, joint []*boardTask) bool {
 
 // isShared reports whether the object of a task runs another one that is not done.
 func (b *taskBoard) isShared(k *boardTask) bool {
-	return b.find(func(o *boardTask) bool { return o.index != k.index && o.Object == k.Object && o.isPending() }) != nil
+	return b.find(func(o *boardTask) bool { return o.index != k.index && o.Object.Name == k.Object.Name && o.isPending() }) != nil
 }
 
 // hasReadyBehind reports whether a task that waits for nothing else waits in the object of this one.
 func (b *taskBoard) hasReadyBehind(k *boardTask) bool {
-	return b.find(func(o *boardTask) bool { return o.Queued && o.Object == k.Object && b.isReady(o) }) != nil
+	return b.find(func(o *boardTask) bool { return o.Object.Queued && o.Object.Name == k.Object.Name && b.isReady(o) }) != nil
 }
 
 // isGoingOn reports whether an object on the node of the target will begin with another task by itself.
-func (b *taskBoard) isGoingOn() bool { return len(b.target.target.Queues) > 0 }
+func (b *taskBoard) isGoingOn() bool { return len(b.target.target.Objects.Queues) > 0 }
 
 // endingVerdict reports that everything is done, and that an object goes on: the node is given back when that has ended.
 func (b *taskBoard) endingVerdict() Verdict {
-	object := b.target.target.Queues[0].Object
+	object := b.target.target.Objects.Queues[0].Object
 	why := Why{Reason: ReasonReplaced, Text: truncate("all work is done; the node is given back when " + object + " has ended, before its next task"), About: object}
 	return Verdict{Phase: PhaseInFlight, Why: why}
 }
 
 // recallQueued tells objects to end before their next task: it is not wanted any more, or the target does not continue.
 func (a advancer) recallQueued(t *targetState, continues bool) {
-	for _, q := range t.target.Queues {
+	for _, q := range t.target.Objects.Queues {
 		if q.Recalled || continues && !q.Unwanted || a.plan.hasSweep(t, q.Object) {
 			continue
 		}

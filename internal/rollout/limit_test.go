@@ -25,7 +25,7 @@ func TestRolloutLimit(t *testing.T) {
 		s.Groups = append(s.Groups, rollout.Group{Ref: rollout.ParseGroupRef(g), Ledger: rollout.ParseRef("l"), Limit: 3, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	}
 	admits := func() int {
-		s.Rollouts = []rollout.Rollout{q, {Ref: rollout.ParseRef("NodeOp/default/other"), Targets: []*rollout.Target{{Node: "n5", Group: rollout.ParseGroupRef("a"), Admitted: true, Tasks: q.Targets[5].Tasks}}}}
+		s.Rollouts = []rollout.Rollout{q, {Ref: rollout.ParseRef("NodeOp/default/other"), Targets: []*rollout.Target{{Node: "n5", Group: rollout.ParseGroupRef("a"), Visit: rollout.Visit{Admitted: true}, Tasks: q.Targets[5].Tasks}}}}
 		n := 0
 		for _, a := range rollout.Decide(s).Actions {
 			if a.Verb == rollout.VerbAdmit {
@@ -37,7 +37,7 @@ func TestRolloutLimit(t *testing.T) {
 	if n := admits(); n != 2 {
 		t.Errorf("%d nodes are admitted, want 2", n)
 	}
-	q.Targets[0].Admitted = true
+	q.Targets[0].Visit.Admitted = true
 	if n := admits(); n != 1 {
 		t.Errorf("with one target in flight %d nodes are admitted, want 1", n)
 	}

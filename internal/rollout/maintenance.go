@@ -69,7 +69,7 @@ func (t *targetState) isPlanned() bool {
 
 // isDisturbing reports whether a task that needs the node drained is running.
 func isDisturbing(k Task) bool {
-	return k.Need >= NeedDrained && (k.State == StateRunning || k.State == StateFailing) && k.Object != ""
+	return k.Need >= NeedDrained && (k.State == StateRunning || k.State == StateFailing) && k.Object.Name != ""
 }
 
 func compareMaintenance(a, b Maintenance) int {
@@ -88,7 +88,7 @@ func (d drainer) awaitLoadBalancers() bool {
 	if delay <= 0 || !t.hasTimedHold() {
 		return false
 	}
-	until := t.target.HeldAt.Add(delay)
+	until := t.target.Drain.HeldAt.Add(delay)
 	if !d.plan.now.Before(until) {
 		return false
 	}
@@ -97,7 +97,7 @@ func (d drainer) awaitLoadBalancers() bool {
 		Reason: ReasonLoadBalancer,
 		Text:   "load balancers have " + delay.String() + " to stop sending requests to the node",
 		About:  "Node " + t.target.Node,
-		Since:  t.target.HeldAt,
+		Since:  t.target.Drain.HeldAt,
 	})
 	return true
 }

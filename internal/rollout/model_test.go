@@ -132,7 +132,7 @@ func compareWithModel(t *testing.T, names []string, limit int, pace rollout.Pace
 	t.Helper()
 	s := rollout.Snapshot{Now: time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)}
 	s.Groups = []rollout.Group{{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: limit, Pace: pace}}
-	target := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Numbered: true}
+	target := rollout.Rollout{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Numbering: rollout.Numbering{Stored: true}}
 	for i, name := range names {
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, Ready: true, Created: s.Now.Add(time.Duration(i) * time.Second)})
 		k := rollout.Task{ID: "a/apply", Label: "a apply", State: rollout.StatePending, Recorded: rollout.StatePending, Retries: 3, Bounded: true}

@@ -14,8 +14,8 @@ import (
 func TestForeignOrder(t *testing.T) {
 	s := newSendingSnapshot()
 	q := &s.Rollouts[0]
-	q.Numbered, q.NextOrder = true, 4
-	q.Targets[0].Admitted, q.Targets[0].Batch, q.Targets[0].Order = true, 7, 1<<40
+	q.Numbering.Stored, q.Numbering.Next = true, 4
+	q.Targets[0].Visit.Admitted, q.Targets[0].Visit.Batch, q.Targets[0].Visit.Order = true, 7, 1<<40
 	q.Targets[0].Tasks[0].State, q.Targets[0].Tasks[0].Recorded = rollout.StateDone, rollout.StateDone
 	p := rollout.Decide(s)
 	if got := p.Reports[0].NextOrder; got > 10 {

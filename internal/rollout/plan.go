@@ -52,12 +52,12 @@ type Action struct {
 	Attempts int           // Record: failed attempts so far
 	Took     time.Duration // Record: how long the task ran, if its object has gone on with another one
 	Order    int           // Admit
-	Batch    int64         // Admit: becomes Target.Batch
-	Group    GroupRef      // Admit: becomes Target.BatchOf
+	Batch    int64         // Admit: becomes Target.Visit.Batch
+	Group    GroupRef      // Admit: becomes Target.Visit.BatchOf
 	Wipe     bool          // Retire: also remove the record
-	Skip     bool          // Retire: the target is unfinished, see Target.Skipped
+	Skip     bool          // Retire: the target is unfinished, see Target.Visit.Skipped
 	Postpone bool          // Retire: the target is unfinished, and becomes a candidate again
-	Cordon   bool          // Untaint: cordon the node in the same step, see Rollout.CordonAfter
+	Cordon   bool          // Untaint: cordon the node in the same step, see Rollout.Taint.CordonAfter
 	CanWait  bool          // Record, Sweep: nothing waits for it, and more is to follow on the node, with which it may be carried out some seconds later
 	Why      Why           // Record of a failure: stored, and Task.Why if there is no object
 }

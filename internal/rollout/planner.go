@@ -193,8 +193,8 @@ func (p *planner) addRollouts(b *buffers) {
 	for i := range p.rollouts {
 		r := &p.rollouts[i]
 		r.title = r.Ref.Title()
-		r.givenOrder = r.NextOrder
-		r.nextOrder = max(r.NextOrder, r.OnTheirWay)
+		r.givenOrder = r.Numbering.Next
+		r.nextOrder = max(r.Numbering.Next, r.Numbering.OnTheirWay)
 		r.unfinished = r.omittedWork()
 		p.addTargets(r)
 		r.markListedTwice()

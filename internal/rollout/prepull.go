@@ -109,8 +109,8 @@ func (u imagePuller) count(t *targetState) {
 // already, or being sent, is not taken back, and a node that is not given back does not wait.
 func (t *targetState) isAwaitingPull() bool {
 	p := t.target.Pull
-	isBegun := t.isReserved || t.isReservedElsewhere || t.occupiesNode || t.node.Sending
-	return p != nil && p.Needed && !p.Ended && !isBegun && !t.target.TakenBack && !t.rollout.Deleting
+	isBegun := t.reservation.isOpen || t.reservation.isElsewhere || t.occupiesNode || t.node.Sending
+	return p != nil && p.Needed && !p.Ended && !isBegun && !t.target.Rollback.WithOthers && !t.rollout.Deleting
 }
 
 // checkPulled stops candidates whose images are not on the node.
@@ -127,7 +127,7 @@ func checkPulled(t *targetState) *Why {
 
 // countUnpullable counts a candidate whose images cannot be pulled: a batch is not open for it.
 func (p *planner) countUnpullable(t *targetState) {
-	if t.passesGates && !t.target.Admitted && t.isAwaitingPull() && t.target.Pull.Failed != nil {
+	if t.passesGates && !t.target.Visit.Admitted && t.isAwaitingPull() && t.target.Pull.Failed != nil {
 		t.group.unpullable++
 	}
 }

@@ -32,7 +32,7 @@ const (
 )
 
 func (t *Target) hasProtectedPod() bool {
-	return slices.ContainsFunc(t.Pods, func(p Pod) bool { return p.Wait })
+	return slices.ContainsFunc(t.Drain.Pods, func(p Pod) bool { return p.Wait })
 }
 
 // NeedsDrain reports whether open work of the target needs its node drained.
@@ -51,7 +51,7 @@ func (p *draftPlan) checkProtected(t *targetState) (waitOutcome, Why) {
 		return waitOver, Why{}
 	}
 	why := t.drainReason(p.now)
-	if since := t.target.ProtectedSince; !since.IsZero() {
+	if since := t.target.Drain.ProtectedSince; !since.IsZero() {
 		why.Since = since
 	}
 	drain := t.rollout.Drain
@@ -73,7 +73,7 @@ func (p *draftPlan) checkProtected(t *targetState) (waitOutcome, Why) {
 // isWaitLate reports whether protected pods are waited for longer than the timeout. If they are not yet, the next pass is
 // requested for that time.
 func (p *draftPlan) isWaitLate(t *targetState) bool {
-	timeout, since := t.rollout.Drain.WaitTimeout, t.target.ProtectedSince
+	timeout, since := t.rollout.Drain.WaitTimeout, t.target.Drain.ProtectedSince
 	if timeout <= 0 || since.IsZero() {
 		return false
 	}
@@ -87,13 +87,13 @@ func (p *draftPlan) lookAt(t *targetState) { p.Look = append(p.Look, t.target.No
 
 // countProtected counts a candidate that waits for protected pods, and reports whether it does: a batch is not open for it.
 func (p *planner) countProtected(t *targetState) bool {
-	isCandidate := t.passesGates && !t.target.Admitted
+	isCandidate := t.passesGates && !t.target.Visit.Admitted
 	if !isCandidate || !t.waitsFirst() {
 		return false
 	}
-	due := t.target.ProtectedAt.Add(lookInterval) // then its pods are listed again, for which it needs a place in a batch
-	isWaiting := !t.target.ProtectedAt.IsZero() && p.Now.Before(due)
-	if t.target.PodsSeen {
+	due := t.target.Drain.ProtectedAt.Add(lookInterval) // then its pods are listed again, for which it needs a place in a batch
+	isWaiting := !t.target.Drain.ProtectedAt.IsZero() && p.Now.Before(due)
+	if t.target.Drain.PodsSeen {
 		outcome, _ := p.plan.checkProtected(t)
 		isWaiting = outcome != waitOver
 	} else if isWaiting {
@@ -116,7 +116,7 @@ type podLooker struct {
 // checkProtected stops candidates on whose nodes protected pods are known to run. It holds before the limits do: such a
 // candidate takes no slot.
 func (l *podLooker) checkProtected(t *targetState) *Why {
-	if !t.waitsFirst() || !t.target.PodsSeen || !t.target.hasProtectedPod() {
+	if !t.waitsFirst() || !t.target.Drain.PodsSeen || !t.target.hasProtectedPod() {
 		return nil
 	}
 	if l.watched < maxWatched {
@@ -137,16 +137,16 @@ func (l *podLooker) look(t *targetState, slots int) *Why {
 	if !t.waitsFirst() {
 		return nil
 	}
-	if t.target.PodsSeen {
+	if t.target.Drain.PodsSeen {
 		l.plan.lookAt(t) // until it is held
 		return nil
 	}
 	if l.watched >= maxWatched && l.wasProtected(t) {
-		l.plan.requestNext(t.target.ProtectedAt.Add(lookInterval))
+		l.plan.requestNext(t.target.Drain.ProtectedAt.Add(lookInterval))
 		return &Why{
 			Reason: ReasonProtectedPod,
 			Text:   "a pod that must not be interrupted ran there when its pods were listed last; they are listed again every " + lookInterval.String(),
-			Since:  t.target.ProtectedSince,
+			Since:  t.target.Drain.ProtectedSince,
 		}
 	}
 	slots = min(slots, max(1, t.group.free), maxLooks)
@@ -159,7 +159,7 @@ func (l *podLooker) look(t *targetState, slots int) *Why {
 
 // wasProtected reports whether a protected pod ran on a node when its pods were listed last, not long ago.
 func (l *podLooker) wasProtected(t *targetState) bool {
-	return !t.target.ProtectedAt.IsZero() && l.plan.now.Before(t.target.ProtectedAt.Add(lookInterval))
+	return !t.target.Drain.ProtectedAt.IsZero() && l.plan.now.Before(t.target.Drain.ProtectedAt.Add(lookInterval))
 }
 
 // postpone gives back a node that is not drained yet, because of protected pods: others go first, and it becomes a
@@ -167,7 +167,7 @@ func (l *podLooker) wasProtected(t *targetState) bool {
 // forgotten.
 func (r retirer) postpone(why Why) {
 	hasFailed := r.find(func(k *boardTask) bool { return k.isPending() && k.failures > 0 }) != nil
-	if r.isWorking() || hasFailed || r.target.target.RolledBack != nil {
+	if r.isWorking() || hasFailed || r.target.target.Rollback.Cause != nil {
 		r.reportVerdict(weightWaiting, PhaseInFlight, why)
 		return
 	}

@@ -30,7 +30,7 @@ func TestLookIsBounded(t *testing.T) {
 		s.Nodes = append(s.Nodes, rollout.Node{Name: name, UID: name, Ready: true, Known: true})
 		target := rollout.Target{Node: name, UID: name, Group: group, Tasks: []rollout.Task{{ID: "apply", Need: rollout.NeedDrained, State: rollout.StatePending, Recorded: rollout.StatePending}}}
 		if i < nodes-1 {
-			target.Pods = []rollout.Pod{{Namespace: "jobs", Name: name, UID: name, Wait: true}}
+			target.Drain.Pods = []rollout.Pod{{Namespace: "jobs", Name: name, UID: name, Wait: true}}
 		}
 		s.Rollouts[0].Targets = append(s.Rollouts[0].Targets, &target)
 	}

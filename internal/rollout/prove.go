@@ -5,6 +5,18 @@ package rollout
 
 import "time"
 
+// Proof is what must be true of a node, after the last task of an admission, before the node is given back.
+type Proof struct {
+	Missing *Why      // what is not true; nil if everything is
+	Since   time.Time // since when it is waited for, as recorded; zero before, and again when a task is recorded
+	// when this process observed that first, see Durations; zero if unknown
+	Observed time.Time
+	Timeout  time.Duration // how long it is waited for; 0 for no limit
+	Release  bool          // the node is given back after Timeout; otherwise it stays, as one that failed, until everything is true
+	Start    bool          // an object that checks the node does not exist and is needed now
+	Objects  []string      // names of such objects that exist; they are deleted when the node is given back
+}
+
 // prover keeps nodes on which all work is done until what must be true of them is true.
 type prover struct{ *taskBoard }
 
@@ -38,7 +50,7 @@ func (p prover) retireProven() {
 	default:
 		p.startChecks(proof)
 		t.verdict = Verdict{Phase: PhaseFailed, Why: proof.failureReason("the node is not given back")}
-		if t.target.CanRollBackUnproven {
+		if t.target.Rollback.IfUnproven {
 			t.verdict.Why = t.target.withRefusal(t.verdict.Why)
 		}
 	}
@@ -62,7 +74,7 @@ func (p prover) sweepChecks(proof *Proof) {
 // openProof returns the proof that a target in flight needs before it is given back. A deletion, and a node that is no longer
 // selected, need none.
 func (t *targetState) openProof() *Proof {
-	if !t.target.Admitted || t.rollout.Deleting || t.target.Leaving {
+	if !t.target.Visit.Admitted || t.rollout.Deleting || t.target.Leaving {
 		return nil
 	}
 	return t.target.Proof

@@ -105,14 +105,14 @@ func TestGatesHaveReasons(t *testing.T) {
 		{ReasonIgnored, func(_ *Snapshot, _ *Rollout, t *Target) { t.Blocked = &Why{Reason: ReasonIgnored} }},
 		{ReasonNodeGone, func(_ *Snapshot, _ *Rollout, t *Target) { t.Node = "n9" }},
 		{ReasonPaused, func(_ *Snapshot, r *Rollout, _ *Target) { r.Paused = true }},
-		{ReasonDrainTimeout, func(_ *Snapshot, _ *Rollout, t *Target) { t.Skipped = true }},
+		{ReasonDrainTimeout, func(_ *Snapshot, _ *Rollout, t *Target) { t.Visit.Skipped = true }},
 		{ReasonRolledBack, func(_ *Snapshot, r *Rollout, _ *Target) {
-			r.TakesBack, r.WentBack = true, &Why{Reason: ReasonRolledBack}
+			r.Rollback.Together, r.Rollback.Cause = true, &Why{Reason: ReasonRolledBack}
 		}},
 		{ReasonBarrier, func(s *Snapshot, _ *Rollout, _ *Target) { addRollout(s, "Skyhook/base", 1, "n2").Barrier = true }},
 		{ReasonEarlierRollout, func(s *Snapshot, _ *Rollout, _ *Target) { addRollout(s, "Skyhook/base", 1, "n1") }},
 		{ReasonOccupied, func(s *Snapshot, _ *Rollout, _ *Target) {
-			addRollout(s, "NodeOp/fix", 900, "n1").Targets[0].Admitted = true
+			addRollout(s, "NodeOp/fix", 900, "n1").Targets[0].Visit.Admitted = true
 		}},
 		{ReasonNodeNotReady, func(s *Snapshot, _ *Rollout, _ *Target) { s.Nodes[0].Ready = false }},
 	}
@@ -144,7 +144,7 @@ func TestGatesHaveReasons(t *testing.T) {
 // TestAdmissionChecksHaveReasons does the same for targets that pass the gates and are not admitted.
 func TestAdmissionChecksHaveReasons(t *testing.T) {
 	fixed := Pace{Kind: PaceFixed, Initial: 1, PassPercent: 100, SafetyLimit: 100}
-	busy := func(s *Snapshot) { addRollout(s, "Skyhook/zz", 900, "n2").Targets[0].Admitted = true }
+	busy := func(s *Snapshot) { addRollout(s, "Skyhook/zz", 900, "n2").Targets[0].Visit.Admitted = true }
 	for _, c := range []struct {
 		reason Reason
 		change func(s *Snapshot, r *Rollout, t *Target)

@@ -40,6 +40,12 @@ const (
 	stageAfter                        // it owes no reboot, or the shared one is done
 )
 
+// targetReboot is the part of a target in a reboot that is shared.
+type targetReboot struct {
+	stage     rebootStage      // on a node whose reboots are shared
+	postponed *postponedReboot // it starts in this plan unless others join it
+}
+
 // rebootSharer lets the rollouts of a node share one reboot. One rollout after the other does what comes before its reboot, each on a
 // node on which all earlier ones only await theirs. Then one of them reboots the node, and it counts for all. Afterwards they go on one
 // after the other.
@@ -58,30 +64,30 @@ func (s rebootSharer) findTurn(n *nodeState) {
 	n.awaitsReboot = true
 	for t := n.firstTarget; t != nil; t = t.nextOnNode {
 		if t.isAdmittedHere() {
-			t.rebootStage = s.findStage(t)
-			n.awaitsReboot = n.awaitsReboot && t.rebootStage == stageAwaiting
+			t.reboot.stage = s.findStage(t)
+			n.awaitsReboot = n.awaitsReboot && t.reboot.stage == stageAwaiting
 		}
 	}
 	choices := []func(*targetState) bool{
-		func(t *targetState) bool { return t.rebootStage == stageRebooting },
-		func(t *targetState) bool { return t.rebootStage == stageAfter && !t.rollout.isBypassed() },
-		func(t *targetState) bool { return t.rebootStage == stageBefore && t.canWork() && !t.hasFailed },
-		func(t *targetState) bool { return t.rebootStage == stageAwaiting && t.canWork() },
-		func(t *targetState) bool { return t.rebootStage == stageBefore && t.canWork() },
+		func(t *targetState) bool { return t.reboot.stage == stageRebooting },
+		func(t *targetState) bool { return t.reboot.stage == stageAfter && !t.rollout.isBypassed() },
+		func(t *targetState) bool { return t.reboot.stage == stageBefore && t.canWork() && !t.hasFailed },
+		func(t *targetState) bool { return t.reboot.stage == stageAwaiting && t.canWork() },
+		func(t *targetState) bool { return t.reboot.stage == stageBefore && t.canWork() },
 	}
 	for _, matches := range choices {
 		t := n.findTarget(func(t *targetState) bool { return t.isAdmittedHere() && matches(t) })
 		if t == nil {
 			continue
 		}
-		if t.rebootStage != stageAwaiting {
+		if t.reboot.stage != stageAwaiting {
 			n.turn = t
 		}
 		return
 	}
 }
 
-func (t *targetState) isAdmittedHere() bool { return t.exists && t.target.Admitted }
+func (t *targetState) isAdmittedHere() bool { return t.exists && t.target.Visit.Admitted }
 
 // canWork reports whether tasks of an admitted target may start.
 func (t *targetState) canWork() bool {
@@ -139,7 +145,7 @@ func (t *targetState) hasSharedReboot() bool {
 func (b *taskBoard) isRebooted(k *boardTask) bool {
 	t := b.target
 	isShared := t.exists && t.node.Ready && t.target.Reboot.Includes(k.ID, t.node.BootID)
-	isUntouched := k.planned == StatePending && k.Object == "" && !k.Leaving && !k.hasBegun()
+	isUntouched := k.planned == StatePending && k.Object.Name == "" && !k.Object.Leaving && !k.hasBegun()
 	return isShared && isUntouched && k.isInterrupt() && t.graph != nil && b.isReady(k)
 }
 
@@ -150,14 +156,14 @@ func (t *targetState) owesReboot() bool {
 
 // mayShare reports whether the rollout lets its reboot on this node be shared. What goes back, or is removed, reboots alone.
 func (t *targetState) mayShare() bool {
-	isOrdinary := !t.rollout.Deleting && !t.target.Leaving && t.target.RolledBack == nil
+	isOrdinary := !t.rollout.Deleting && !t.target.Leaving && t.target.Rollback.Cause == nil
 	return t.exists && t.rollout.SharesReboots && isOrdinary && t.node.BootID != ""
 }
 
 // joins reports whether a target that is not admitted may be admitted to a node on which others only await their reboot.
 func (t *targetState) joins() bool {
 	isFree := t.node.sharesReboots && t.node.awaitsReboot && t.node.turn == nil && t.node.joining == nil
-	return isFree && !t.target.Admitted && !t.node.Sending && t.mayShare() && t.owesReboot()
+	return isFree && !t.target.Visit.Admitted && !t.node.Sending && t.mayShare() && t.owesReboot()
 }
 
 // isCountedHere reports whether the node counts against the limit of the group of a target that joins others there.
@@ -173,8 +179,8 @@ func (t *targetState) isOfBatchHere() bool {
 // findCompanion returns a target with which a reboot could be shared; nil if there is none.
 func (t *targetState) findCompanion() *targetState {
 	return t.node.findTarget(func(o *targetState) bool {
-		isOpen := o != t && o.mayShare() && o.invalid == nil && o.owesReboot() && o.canWork() && !o.target.Skipped
-		if !isOpen || o.target.Admitted {
+		isOpen := o != t && o.mayShare() && o.invalid == nil && o.owesReboot() && o.canWork() && !o.target.Visit.Skipped
+		if !isOpen || o.target.Visit.Admitted {
 			return isOpen
 		}
 		isStopped := o.rollout.barrier != nil || isStoppedByRollback(o)
@@ -201,16 +207,16 @@ func (s starter) checkTurn() (why Why, waits bool) {
 	}
 	other := n.turn
 	if other == nil {
-		other = n.findTarget(func(o *targetState) bool { return o.rebootStage == stageAwaiting && o.canWork() })
+		other = n.findTarget(func(o *targetState) bool { return o.reboot.stage == stageAwaiting && o.canWork() })
 	}
-	isOwnTurn := other == t || t.rebootStage == stageAwaiting && n.turn == nil || t.isAdmittedNow
+	isOwnTurn := other == t || t.reboot.stage == stageAwaiting && n.turn == nil || t.isAdmittedNow
 	if isOwnTurn || other == nil {
 		other = n.findTarget(func(o *targetState) bool { return o != t && o.isAdmittedHere() && o.objects > 0 })
 	}
 	switch {
 	case other == nil:
 		return Why{}, false
-	case t.rebootStage == stageAwaiting && other.rebootStage == stageBefore && !isOwnTurn:
+	case t.reboot.stage == stageAwaiting && other.reboot.stage == stageBefore && !isOwnTurn:
 		return t.sharedReason("it waits until " + other.rollout.title + " is ready for the same reboot"), true
 	}
 	return other.rollout.reasonToWait(ReasonOccupied), true
@@ -219,7 +225,7 @@ func (s starter) checkTurn() (why Why, waits bool) {
 // yield deletes the objects of a paused target that failed, where another one waits until nothing of it runs. What runs there ends.
 func (s starter) yield() {
 	t := s.target
-	isWaitedFor := t.node.sharesReboots && t.node.turn != t && t.rebootStage == stageBefore
+	isWaitedFor := t.node.sharesReboots && t.node.turn != t && t.reboot.stage == stageBefore
 	other := t.node.findTarget(func(o *targetState) bool { return o != t && o.isAdmittedHere() && o.canWork() })
 	if isWaitedFor && t.rollout.Paused && other != nil {
 		s.sweepFailing(other.rollout.reasonToWait(ReasonOccupied))
@@ -236,8 +242,8 @@ func (s interruptStarter) shareReboot(k *boardTask, covered []*boardTask) bool {
 	t := s.target
 	isShared := t.mayShare() && k.Reboot && !k.hasBegun() && !t.hasSharedReboot()
 	switch {
-	case t.rebootStage == stageAwaiting && !k.hasBegun():
-		t.postponed = s.postponeStart(k, covered)
+	case t.reboot.stage == stageAwaiting && !k.hasBegun():
+		t.reboot.postponed = s.postponeStart(k, covered)
 		s.reportVerdict(weightWaiting, PhaseInFlight, t.sharedReason("others that owe one may share it"))
 		return true
 	case !isShared || k.failures > 0 || t.findCompanion() == nil:
@@ -277,15 +283,15 @@ func (s rebootSharer) startReboots() {
 }
 
 func (s rebootSharer) startReboot(n *nodeState) {
-	awaits := func(t *targetState) bool { return t.rebootStage == stageAwaiting && t.canWork() && t.passesGates }
-	first := n.findTarget(func(t *targetState) bool { return awaits(t) && t.postponed != nil })
+	awaits := func(t *targetState) bool { return t.reboot.stage == stageAwaiting && t.canWork() && t.passesGates }
+	first := n.findTarget(func(t *targetState) bool { return awaits(t) && t.reboot.postponed != nil })
 	if first == nil {
 		return
 	}
-	isHeldUp := func(t *targetState) bool { return awaits(t) && t.postponed == nil }
+	isHeldUp := func(t *targetState) bool { return awaits(t) && t.reboot.postponed == nil }
 	other := cmp.Or(n.findTarget(isHeldUp), n.findTarget((*targetState).joinsSoon))
 	for t := n.firstTarget; t != nil; t = t.nextOnNode {
-		isWaiting := t.postponed != nil && (other != nil || t != first)
+		isWaiting := t.reboot.postponed != nil && (other != nil || t != first)
 		switch {
 		case isWaiting && other != nil:
 			t.verdict.Why = t.sharedReason("it waits until " + other.rollout.title + " is ready for the same reboot")
@@ -308,15 +314,15 @@ func (t *targetState) joinsSoon() bool {
 
 // startPostponed starts the interrupt of a target, and says why others do not share it.
 func (s rebootSharer) startPostponed(t *targetState) {
-	b := &t.postponed.board
+	b := &t.reboot.postponed.board
 	var covered []*boardTask
-	for _, i := range t.postponed.covered {
+	for _, i := range t.reboot.postponed.covered {
 		covered = append(covered, &b.tasks[i])
 	}
 	b.weight = 0
-	a := interruptStarter{starter{b}}.startAlone(&b.tasks[t.postponed.task], covered)
+	a := interruptStarter{starter{b}}.startAlone(&b.tasks[t.reboot.postponed.task], covered)
 	alone := t.node.findTarget(func(o *targetState) bool {
-		isLeftBehind := o.isAdmittedHere() && o.rebootStage == stageBefore && o.owesReboot()
+		isLeftBehind := o.isAdmittedHere() && o.reboot.stage == stageBefore && o.owesReboot()
 		return isLeftBehind || o.exists && o.passesGates && o.joins()
 	})
 	if alone != nil {

@@ -40,7 +40,7 @@ func (r recorder) recordOutcome(k *boardTask) {
 		}
 	case StateFailing:
 		isRecorded := k.Recorded == StateFailing
-		hasMoreAttempts := k.Noted > 0 && k.Attempts > k.Noted
+		hasMoreAttempts := k.Attempts.Noted > 0 && k.Attempts.Failed > k.Attempts.Noted
 		if !isRecorded || hasMoreAttempts {
 			r.addRecord(k, withDefaultReason(k.Why, ReasonStageFailed))
 		}
@@ -71,8 +71,8 @@ func (r recorder) recordCovered(by *boardTask) {
 func (r recorder) recordExpired(k *boardTask) {
 	k.planned = StateFailing
 	const precision = time.Second // of times on nodes
-	isRecorded := k.Recorded == StateFailing && !k.FailedAt.Add(precision).Before(k.expiresAt())
-	if k.Leaving || isRecorded {
+	isRecorded := k.Recorded == StateFailing && !k.Attempts.FailedAt.Add(precision).Before(k.expiresAt())
+	if k.Object.Leaving || isRecorded {
 		return
 	}
 	k.failures++
@@ -104,13 +104,13 @@ func (b *taskBoard) markWaiting(actions []Action) {
 
 // sweepTask deletes the object of a task if its outcome is recorded or it cannot succeed.
 func (r recorder) sweepTask(k *boardTask) {
-	if k.Object == "" {
+	if k.Object.Name == "" {
 		return
 	}
 	why, isObsolete := r.checkObsolete(k)
 	switch {
 	case isObsolete && !k.isPending() && r.isShared(k):
-	case isObsolete && !k.Leaving:
+	case isObsolete && !k.Object.Leaving:
 		r.addSweep(k, why)
 	case !isObsolete && k.hasDeadline():
 		r.plan.requestNext(k.expiresAt())
@@ -126,9 +126,9 @@ func (r recorder) checkObsolete(k *boardTask) (why Why, isObsolete bool) {
 		return Why{Reason: ReasonEnded, Text: "the outcome of " + k.title() + " is recorded"}, true
 	case k.isExpired(r.plan.now):
 		return k.expiredReason(r.target.node.Node), true
-	case k.Dead:
+	case k.Object.Dead:
 		return withDefaultReason(k.Why, ReasonPodLost), true
-	case k.Stale && isStuck && !r.target.rollout.Paused:
+	case k.Object.Stale && isStuck && !r.target.rollout.Paused:
 		return Why{Reason: ReasonReplaced, Text: "the definition of " + k.title() + " changed"}, true
 	case isFailing && !r.target.rollout.Paused && r.hasReadyBehind(k):
 		return Why{Reason: ReasonReplaced, Text: "other tasks wait behind " + k.title() + ", which failed"}, true

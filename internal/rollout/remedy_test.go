@@ -43,7 +43,7 @@ func TestVerdictsHaveSince(t *testing.T) {
 		"blocked":      func(_ *Snapshot, _ *Rollout, t *Target) { t.Blocked = &Why{Reason: ReasonIgnored} },
 		"not ready":    func(s *Snapshot, _ *Rollout, _ *Target) { s.Nodes[0].Ready = false },
 		"in flight": func(s *Snapshot, _ *Rollout, t *Target) {
-			t.Admitted, t.AdmittedAt = true, s.Now.Add(-time.Hour)
+			t.Visit.Admitted, t.Visit.AdmittedAt = true, s.Now.Add(-time.Hour)
 			t.Tasks[0].After = []string{"x"}
 		},
 	} {

@@ -79,10 +79,10 @@ func (t *targetState) waitsSince() (since time.Time) {
 	switch {
 	case t.verdict.Phase == PhaseFinished:
 		if t.verdict.Why.Reason == ReasonHealthGate {
-			since = t.target.FinishedAt
+			since = t.target.Visit.FinishedAt
 		}
-	case t.target.Admitted:
-		since = t.target.AdmittedAt
+	case t.target.Visit.Admitted:
+		since = t.target.Visit.AdmittedAt
 	case t.node != nil && !t.rollout.Since.IsZero():
 		since = LaterOf(t.rollout.Since, t.node.Created)
 	}

@@ -13,7 +13,7 @@ var doneReason = Why{Reason: ReasonFinished, Text: "no work is pending"}
 
 // retireDone retires a target whose outcomes are all recorded. One that went back stays a failure.
 func (r retirer) retireDone() {
-	if why := r.target.target.RolledBack; why != nil {
+	if why := r.target.target.Rollback.Cause; why != nil {
 		r.retireRolledBack(withDefaultReason(why, ReasonRolledBack))
 		return
 	}
@@ -97,7 +97,7 @@ func (r retirer) retireRolledBack(why Why) {
 	if r.awaitNodeNumber() {
 		return
 	}
-	r.plan.addAction(r.target, VerbRetire, why).Skip = !r.target.target.TakenBack
+	r.plan.addAction(r.target, VerbRetire, why).Skip = !r.target.target.Rollback.WithOthers
 	r.target.verdict = Verdict{Phase: PhaseFailed, Why: why}
 }
 
@@ -147,12 +147,12 @@ func (r retirer) release(why Why) {
 // the node were given back now, the next node could get the same number. The status stores the next number soon.
 func (r retirer) awaitNodeNumber() bool {
 	t := r.target
-	hasNumber := t.rollout.Numbered && (t.target.Admitted || t.isAdmittedNow)
-	isStored := !hasNumber || t.rollout.NextOrder > t.target.Order
-	if isStored || !t.rollout.isOwnOrder(t.target.Order) {
+	hasNumber := t.rollout.Numbering.Stored && (t.target.Visit.Admitted || t.isAdmittedNow)
+	isStored := !hasNumber || t.rollout.Numbering.Next > t.target.Visit.Order
+	if isStored || !t.rollout.isOwnOrder(t.target.Visit.Order) {
 		return false
 	}
-	number := strconv.Itoa(t.target.Order)
+	number := strconv.Itoa(t.target.Visit.Order)
 	t.verdict = Verdict{Phase: PhaseInFlight, Why: Why{
 		Reason: ReasonLedger,
 		Text:   "all work is done; the slot is freed when the number of the node, " + number + ", is stored",

@@ -40,7 +40,7 @@ type Node struct {
 	BootID   string    // of the running boot
 	Holds    []Hold    // of all owners
 	Tainted  bool      // carries the runtime-required taint
-	Kept     bool      // stays cordoned after the last hold until somebody makes it schedulable, see Rollout.CordonAfter
+	Kept     bool      // stays cordoned after the last hold until somebody makes it schedulable, see Taint.CordonAfter
 	Known    bool      // a rollout has recorded something on it; only unknown nodes are tainted as new
 	Self     bool      // runs this operator: it is the last of its class
 	Sending  bool      // an earlier plan is still being applied to it: this plan has no actions for it
@@ -115,8 +115,8 @@ type Reservation struct {
 	Rollout Ref
 	Node    string
 	Group   GroupRef
-	Order   int       // Target.Order of the admission
-	Batch   int64     // Epoch of the write; it is observed when Target.Batch is not lower
+	Order   int       // Target.Visit.Order of the admission
+	Batch   int64     // Epoch of the write; it is observed when Target.Visit.Batch is not lower
 	Since   time.Time // Snapshot.Now when it was written
 	// when this process observed it first, see Durations; zero if unknown
 	Observed time.Time
@@ -179,34 +179,27 @@ type Memory struct {
 
 // Rollout is the work of one object on its nodes.
 type Rollout struct {
-	Ref         Ref // unique in the snapshot
-	UID         string
-	Sequence    string    // rollouts of one sequence wait for each other by priority; those of different ones only for a free node
-	Since       time.Time // since when it has work; zero if unknown
-	Priority    int       // lower priorities come first; equal ones by Ref
-	Barrier     bool      // later rollouts of the sequence wait until every target is finished
-	Paused      bool      // admits and starts nothing; running tasks end and are recorded
-	Yields      bool      // with Paused: later rollouts do not wait for it (it is disabled)
-	Deleting    bool      // its targets have uninstall tasks; records of finished targets are removed
-	Broken      *Why      // cannot be compiled: it is like Paused, with this reason, and keeps its holds
-	Serial      bool      // one task at a time on a node
-	Required    bool      // an unfinished target keeps the runtime-required taint on its node
-	Autotaint   bool      // with Required: new nodes get the taint
-	CordonAfter bool      // with Required: a node is cordoned when the taint is removed, until somebody makes it schedulable
-	Once        bool      // a target that failed for good is retired with Skip and not retried
-	KeepHeld    bool      // with Once: the node of such a target stays held
-	Limit       int       // of targets in flight, in addition to the limits of groups; 0 for none
-	Drain       Drain
-	Announce    bool // Plan.Maintenance has its targets
-	Numbered    bool // NextOrder is stored: a target retires only when the stored NextOrder is above its Order
-	NextOrder   int  // as stored: Order of the next admission; 0 after all work was done
-	// above the orders of the admissions that are being sent to their nodes; 0 if there are none
-	OnTheirWay int
+	Ref       Ref // unique in the snapshot
+	UID       string
+	Sequence  string    // rollouts of one sequence wait for each other by priority; those of different ones only for a free node
+	Since     time.Time // since when it has work; zero if unknown
+	Priority  int       // lower priorities come first; equal ones by Ref
+	Barrier   bool      // later rollouts of the sequence wait until every target is finished
+	Paused    bool      // admits and starts nothing; running tasks end and are recorded
+	Yields    bool      // with Paused: later rollouts do not wait for it (it is disabled)
+	Deleting  bool      // its targets have uninstall tasks; records of finished targets are removed
+	Broken    *Why      // cannot be compiled: it is like Paused, with this reason, and keeps its holds
+	Serial    bool      // one task at a time on a node
+	Taint     Taint
+	Once      bool // a target that failed for good is retired with Skip and not retried
+	KeepHeld  bool // with Once: the node of such a target stays held
+	Limit     int  // of targets in flight, in addition to the limits of groups; 0 for none
+	Drain     Drain
+	Announce  bool // Plan.Maintenance has its targets
+	Numbering Numbering
 	// how long a visit takes at most for nine of ten finished targets, see FindUsual; 0 if unknown
-	Usual time.Duration
-	// when a target goes back, no further one gets new work, and those in flight go back too
-	TakesBack bool
-	WentBack  *Why // with TakesBack: the work failed on a target, which may be gone
+	Usual    time.Duration
+	Rollback JointRollback
 	// the reboot that a target owes counts for all targets on its node whose rollouts say so
 	SharesReboots bool
 	DriftLimit    int // of targets whose node is checked for drift at the same time
@@ -225,7 +218,8 @@ type Omitted struct {
 	Excluded int // they have work, and a label or a taint excludes their node
 }
 
-// CopyTarget replaces a target by a copy, which may be changed, and returns it.
+// CopyTarget replaces a target by a copy, which may be changed, and returns it. What the target points to, and the items of its slices,
+// belong to both: who changes one of them replaces it by a copy.
 func (r *Rollout) CopyTarget(at int) *Target {
 	t := *r.Targets[at]
 	r.Targets[at] = &t
@@ -241,149 +235,28 @@ func (r *Rollout) CopyTargets() {
 	r.Targets = targets
 }
 
-// Target is one node of one rollout.
+// Target is one node of one rollout. Its parts stand beside what is decided about them.
 type Target struct {
-	Node       string
-	UID        string   // of the node it was compiled for; the same name with another UID is another node
-	Group      GroupRef // Group.Ref
-	Class      int      // lower classes are admitted first: the control plane before workers
-	Place      string   // its rack or zone, see Spread; empty for none
-	Tasks      []Task   // in a stable order; the target is finished when all are Done
-	Admitted   bool
-	Admission  int // its number; increases by one with each admission
-	AdmittedAt time.Time
-	// of the latest admission, also after it ended; zero if unknown. Decisions do not depend on it
-	LastAdmittedAt time.Time
-	Order          int           // position in the rollout, given at admission
-	Batch          int64         // Action.Batch of its latest admission; kept after it retires
-	BatchOf        GroupRef      // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
-	FinishedAt     time.Time     // when it retired without work; zero if unknown
-	Took           time.Duration // from its last admission to FinishedAt; 0 if unknown
-	Proof          *Proof        // what must be true of the node before it is given back; nil for nothing
-	RolledBack     *Why          // what failed: the tasks lead back to what was complete before, and the target stays a failure
-	TakenBack      bool          // with RolledBack: on another target, so that this one is no failure
-	// what happens if the work fails for good, or the proof is late: the node goes back, once
-	CanRollBack         bool
-	CanRollBackUnproven bool
-	CanBeTakenBack      bool   // it goes back if another one does, see Rollout.TakesBack
-	RollbackRefused     string // it stays all the same, for this reason
-	Drift               *Drift // when its node is checked, once it is finished; nil for never
-	Pull                *Pull  // of the images that it needs, before it is admitted; nil for none
-	Unproven            *Why   // finished, but a health gate of its group does not pass on its node: it does not count yet
-	Blocked             *Why   // cannot be worked on: ignored, taint not tolerated, state unreadable
-	Rebooted            bool   // the node booted for other reasons than an interrupt, so that finished tasks are pending again
-	Leaving             bool   // no longer selected: the running task ends, holds are released, the state stays
-	Gone                bool   // the node does not exist
-	Pods                []Pod  // workloads that must leave the node, if PodsSeen
-	PodsSeen            bool   // Pods were listed for this snapshot
-	// since when protected pods are waited for, and when they were seen last, see Durations; zero if unknown
-	ProtectedSince, ProtectedAt time.Time
-	HeldAt                      time.Time // when the hold of this rollout was placed; zero without one
-	DrainAt                     time.Time // since when the present drain waits for pods, see Durations; zero if unknown: since HeldAt
-	// pods that had to leave when the present drain began, as recorded, and as this process counted them, see Durations; 0 if unknown
-	PodsRecorded, PodsCounted int
-	Skipped                   bool          // retired with Skip: it counts as a final failure and is not admitted again
-	Strays                    []string      // objects of ours on the node that belong to no task
-	Going                     []string      // objects that are being deleted before they succeeded: an interrupt waits until they are gone
-	Ended                     []string      // objects that are being deleted after they succeeded; listed for a rollout that is deleted
-	GoneBy                    time.Time     // when all that are being deleted should be gone; zero if unknown
-	Wiped                     bool          // nothing of the rollout is recorded on the node: only objects are left there
-	Queues                    []Queue       // objects that will go on with a task that has not begun
-	Reboot                    *SharedReboot // that it awaits or awaited in this admission; nil for none
-	RequestFailed             bool          // the last request for it failed: whatever is planned for it may not happen soon
-}
+	Node     string
+	UID      string   // of the node it was compiled for; the same name with another UID is another node
+	Group    GroupRef // Group.Ref
+	Class    int      // lower classes are admitted first: the control plane before workers
+	Place    string   // its rack or zone, see Spread; empty for none
+	Tasks    []Task   // in a stable order; the target is finished when all are Done
+	Visit    Visit
+	Drain    DrainProgress
+	Proof    *Proof // what must be true of the node before it is given back; nil for nothing
+	Rollback Rollback
+	Drift    *Drift // when its node is checked, once it is finished; nil for never
+	Pull     *Pull  // of the images that it needs, before it is admitted; nil for none
+	Objects  Objects
+	Reboot   *SharedReboot // that it awaits or awaited in this admission; nil for none
 
-// Queue is an object that runs several tasks one after the other, and has not begun with all of them. When one has ended, it begins
-// with the next by itself, unless it is told before to end there.
-type Queue struct {
-	Object   string
-	Unwanted bool // what comes next is not what a task would run now
-	Recalled bool // it was told to end before its next task
-}
-
-// Proof is what must be true of a node, after the last task of an admission, before the node is given back.
-type Proof struct {
-	Missing *Why      // what is not true; nil if everything is
-	Since   time.Time // since when it is waited for, as recorded; zero before, and again when a task is recorded
-	// when this process observed that first, see Durations; zero if unknown
-	Observed time.Time
-	Timeout  time.Duration // how long it is waited for; 0 for no limit
-	Release  bool          // the node is given back after Timeout; otherwise it stays, as one that failed, until everything is true
-	Start    bool          // an object that checks the node does not exist and is needed now
-	Objects  []string      // names of such objects that exist; they are deleted when the node is given back
-}
-
-// Drift is the check whether the node of a finished target is still as it was left. It changes nothing there, takes no slot, and
-// ends as soon as something is done on the node.
-type Drift struct {
-	Due     time.Time     // of the next check
-	Object  string        // name of the object that checks the node, if one exists; none of Strays
-	Created time.Time     // when that was created
-	Ended   bool          // and has ended
-	Keep    bool          // and stays when that is noted, so that people can read its log
-	Going   bool          // an object of an earlier check has not ended: it is being deleted, or will be
-	Old     []string      // names of objects of earlier checks that nobody needs any more
-	Limit   time.Duration // how long it may take
-	// when this process observed the object first, see Durations; zero if unknown
-	Observed time.Time
-}
-
-// Need is what a task requires of its node.
-type Need int
-
-// The needs, weakest first.
-const (
-	NeedNothing Need = iota // it runs beside workloads
-	NeedDrained             // the node is held by this rollout and drained
-	NeedAlone               // drained, no other task of ours runs, and every outcome is recorded: an interrupt
-)
-
-// State is the progress of a task.
-type State string
-
-// The states of a task. Running, Failing and Succeeded come from its object (a pod, a job), or, if that is gone, from the
-// record on the node like Done.
-const (
-	StatePending   State = "pending"   // no object, and no outcome is recorded
-	StateRunning   State = "running"   // its object exists and runs, or waits to run (image pull, …: see Task.Why)
-	StateFailing   State = "failing"   // the current attempt failed; it is retried by the kubelet, or by a new object after Backoff
-	StateSucceeded State = "succeeded" // its object succeeded; not recorded yet
-	StateDone      State = "done"      // recorded
-)
-
-// Task is one thing to run on a node.
-type Task struct {
-	ID             string   // unique in the target, for example "tuning|1.1.0/apply"
-	Label          string   // for messages: "tuning apply"
-	After          []string // IDs that must be Done first
-	Need           Need
-	Reboot         bool // of an Alone task: it reboots the node
-	Strength       int  // of an Alone task: of several that are ready the strongest runs and covers the others
-	State          State
-	Recorded       State         // as recorded on the node; it differs from State if an outcome must be recorded
-	Object         string        // name of its object, if one exists
-	Stale          bool          // the object was created from an older definition and may be replaced at once
-	Lost           bool          // recorded as Running or Failing, but its object is gone: run it again
-	Dead           bool          // the object cannot continue (rejected, evicted, its node shut down): sweep it, then run again
-	Leaving        bool          // an object of the task's name is still being deleted: no other can be created yet
-	Why            *Why          // as the object reports it: image pull, step failed, …
-	Attempts       int           // failed ones in this admission with the current definition, including those that the object counts
-	Noted          int           // failed ones as recorded; 0 if unknown: then Attempts alone never leads to a Record
-	FailedAt       time.Time     // end of the last failed attempt
-	Retries        int           // failed attempts after which a failure is final; 0 for the default of three
-	Bounded        bool          // Retries was set: after it the task is not retried until its definition changes or a rerun
-	Started        time.Time     // of the running attempt
-	Ended          time.Time     // of the attempt that succeeded, by the clock of the node; zero if unknown, and of interrupts
-	Observed       time.Time     // when this process observed that attempt first, see Durations; zero if unknown
-	Limit          time.Duration // how long one attempt may take
-	Unpulled       bool          // its object cannot run, because an image cannot be pulled
-	UnpulledSince  time.Time     // when this process observed that first, see Durations; zero if unknown
-	Uninstall      bool          // an uninstall task: if it fails for good on deletion, the node is given up
-	Exclusive      string        // tasks of a rollout with the same key start one at a time; empty for no limit
-	ExclusiveUntil time.Time     // until when the object keeps the others from starting; zero if it does not
-	CoveredBy      string        // ID of the task that covers this one, as recorded
-	Joins          bool          // it may run in one object with tasks that it waits for, or that wait for it
-	JoinsSiblings  bool          // with Joins: also with others of which this is true
-	Queued         bool          // it is running, in the sense that its object will begin with it when the tasks before it have ended
-	BootID         string        // of a reboot: the boot before it; for the reason of a missed deadline
+	Unproven      *Why // finished, but a health gate of its group does not pass on its node: it does not count yet
+	Blocked       *Why // cannot be worked on: ignored, taint not tolerated, state unreadable
+	Rebooted      bool // the node booted for other reasons than an interrupt, so that finished tasks are pending again
+	Leaving       bool // no longer selected: the running task ends, holds are released, the state stays
+	Gone          bool // the node does not exist
+	Wiped         bool // nothing of the rollout is recorded on the node: only objects are left there
+	RequestFailed bool // the last request for it failed: whatever is planned for it may not happen soon
 }

@@ -55,7 +55,7 @@ func finishTasks(w *sim.Cluster, name string, failing []string) bool {
 	for _, t := range r.Targets {
 		for j := range t.Tasks {
 			k := &t.Tasks[j]
-			if k.Object == "" || k.State != rollout.StateRunning {
+			if k.Object.Name == "" || k.State != rollout.StateRunning {
 				continue
 			}
 			changed = true

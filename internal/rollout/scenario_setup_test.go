@@ -120,7 +120,7 @@ func (s *scenario) setRollout(w []string, tasks [][]string) {
 	name := parseRolloutRef(w[0])
 	r := s.cluster.FindRollout(name)
 	if r == nil {
-		s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, rollout.Rollout{Ref: name, Sequence: name.Kind, UID: "uid-" + name.String(), Priority: 200, Numbered: name.Kind == "Skyhook"})
+		s.cluster.State.Rollouts = append(s.cluster.State.Rollouts, rollout.Rollout{Ref: name, Sequence: name.Kind, UID: "uid-" + name.String(), Priority: 200, Numbering: rollout.Numbering{Stored: name.Kind == "Skyhook"}})
 		r = &s.cluster.State.Rollouts[len(s.cluster.State.Rollouts)-1]
 	}
 	on, group := []string(nil), name.String()
@@ -189,17 +189,17 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 	case "serial":
 		r.Serial = yes
 	case "required":
-		r.Required = yes
+		r.Taint.Required = yes
 	case "autotaint":
-		r.Required, r.Autotaint = yes, yes
+		r.Taint.Required, r.Taint.NewNodes = yes, yes
 	case "cordon-after":
-		r.Required, r.CordonAfter = yes, yes
+		r.Taint.Required, r.Taint.CordonAfter = yes, yes
 	case "once":
 		r.Once = yes
 	case "takes-back":
-		r.TakesBack = yes
+		r.Rollback.Together = yes
 	case "went-back":
-		r.WentBack = parseReason(value)
+		r.Rollback.Cause = parseReason(value)
 	case "keep-held":
 		r.KeepHeld = yes
 	case "usual":
@@ -270,18 +270,18 @@ func changeTask(k *rollout.Task, w []string) {
 		case "recorded":
 			k.Recorded = rollout.State(value)
 		case "object":
-			k.Object = value
+			k.Object.Name = value
 		case "attempts":
-			k.Attempts = parseNumber(value)
+			k.Attempts.Failed = parseNumber(value)
 		case "stale":
-			k.Stale = true
+			k.Object.Stale = true
 		case "dead":
-			k.Dead = true
+			k.Object.Dead = true
 		case "lost":
 			k.Lost = true
 		case "leaving":
-			if k.Leaving = true; k.Queued { // what its object would begin is not the task any more
-				k.State, k.Object, k.Queued = rollout.StatePending, "", false
+			if k.Object.Leaving = true; k.Object.Queued { // what its object would begin is not the task any more
+				k.State, k.Object.Name, k.Object.Queued = rollout.StatePending, "", false
 			}
 		case "covered-by":
 			k.CoveredBy = value
@@ -290,10 +290,10 @@ func changeTask(k *rollout.Task, w []string) {
 		case "joins":
 			k.Joins, k.JoinsSiblings = true, value == "siblings"
 		case "pulling":
-			k.ExclusiveUntil = k.Started.Add(parseDuration(value))
+			k.ExclusiveUntil = k.Attempts.Started.Add(parseDuration(value))
 		case "why":
 			k.Why = parseReason(value)
-			k.Unpulled = k.Why != nil && k.Why.Reason == rollout.ReasonImagePull
+			k.Object.Unpulled = k.Why != nil && k.Why.Reason == rollout.ReasonImagePull
 		default:
 			panic("a task has no " + word)
 		}
@@ -302,10 +302,10 @@ func changeTask(k *rollout.Task, w []string) {
 
 // resetTarget forgets what the node records of a rollout. Holds and objects stay.
 func resetTarget(t *rollout.Target) {
-	t.Admitted = false
+	t.Visit.Admitted = false
 	for _, k := range t.Tasks {
-		if k.Object != "" {
-			t.Strays = append(t.Strays, k.Object)
+		if k.Object.Name != "" {
+			t.Objects.Strays = append(t.Objects.Strays, k.Object.Name)
 		}
 	}
 	t.Tasks = copyPendingTasks(t.Tasks)
@@ -325,19 +325,19 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 		case "unproven":
 			t.Unproven = parseReason(value)
 		case "can-roll-back":
-			t.CanRollBack = value != "no"
+			t.Rollback.IfFailed = value != "no"
 		case "can-roll-back-unproven":
-			t.CanRollBackUnproven = value != "no"
+			t.Rollback.IfUnproven = value != "no"
 		case "can-be-taken-back":
-			t.CanBeTakenBack = value != "no"
+			t.Rollback.IfOthers = value != "no"
 		case "taken-back":
-			t.TakenBack = value != "no"
+			t.Rollback.WithOthers = value != "no"
 		case "refuses-rollback":
-			t.RollbackRefused = strings.ReplaceAll(value, "_", " ")
+			t.Rollback.Refused = strings.ReplaceAll(value, "_", " ")
 		case "rolled-back":
-			t.RolledBack = nil
+			t.Rollback.Cause = nil
 			if value != "no" {
-				t.RolledBack = parseReason(value)
+				t.Rollback.Cause = parseReason(value)
 			}
 		case "leaving":
 			t.Leaving = value != "no"
@@ -350,25 +350,25 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 		case "place":
 			t.Place = value
 		case "admitted":
-			t.Admitted = value != "no"
+			t.Visit.Admitted = value != "no"
 		case "skipped":
-			t.Skipped = value != "no"
+			t.Visit.Skipped = value != "no"
 		case "stray":
-			t.Strays = append(t.Strays, value)
+			t.Objects.Strays = append(t.Objects.Strays, value)
 		case "unwanted":
-			for i := range t.Queues {
-				t.Queues[i].Unwanted = true
+			for i := range t.Objects.Queues {
+				t.Objects.Queues[i].Unwanted = true
 			}
 		case "not-queued":
-			t.Queues = nil
+			t.Objects.Queues = nil
 		case "going":
-			t.Going = append(t.Going, value)
+			t.Objects.Going = append(t.Objects.Going, value)
 		case "not-going":
-			t.Going, t.Ended = nil, nil
+			t.Objects.Going, t.Objects.Ended = nil, nil
 		case "ended":
-			t.Ended = append(t.Ended, value)
+			t.Objects.Ended = append(t.Objects.Ended, value)
 		case "gone-by":
-			t.GoneBy = s.cluster.State.Now.Add(parseDuration(value))
+			t.Objects.GoneBy = s.cluster.State.Now.Add(parseDuration(value))
 		case "booted":
 			t.Rebooted = true
 		case "request-failed":

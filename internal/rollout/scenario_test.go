@@ -232,7 +232,7 @@ func (s *scenario) finishAll() bool {
 		for j := range s.cluster.State.Rollouts[i].Targets {
 			t := s.cluster.State.Rollouts[i].Targets[j]
 			for k := range t.Tasks {
-				if task := &t.Tasks[k]; task.Object != "" && task.State == rollout.StateRunning && s.cluster.FindNode(t.Node) != nil {
+				if task := &t.Tasks[k]; task.Object.Name != "" && task.State == rollout.StateRunning && s.cluster.FindNode(t.Node) != nil {
 					s.cluster.SucceedTask(t, task)
 					changed = true
 				}

@@ -53,7 +53,7 @@ func TestSendingAdmission(t *testing.T) {
 	s.Ledgers = first.Ledgers
 	s.Nodes[0].Sending, s.Nodes[1].Sending = true, true
 	next := rollout.Decide(s)
-	if len(next.Actions) > 0 || len(next.Ledgers) > 0 || next.Reports[0].NextOrder != s.Rollouts[0].NextOrder {
+	if len(next.Actions) > 0 || len(next.Ledgers) > 0 || next.Reports[0].NextOrder != s.Rollouts[0].Numbering.Next {
 		t.Errorf("with both admissions being sent there are actions %v, ledgers %v and next order %d", next.Actions, next.Ledgers, next.Reports[0].NextOrder)
 	}
 	for _, v := range next.Reports[0].Verdicts[:2] {
@@ -90,7 +90,7 @@ func TestSendingAdmissionWithoutLedger(t *testing.T) {
 	if got := listAdmitted(t, s, rollout.Decide(s)); len(got) != 0 {
 		t.Errorf("beside an admission that is being sent to a node that became not ready %v are admitted", got)
 	}
-	s.Nodes[0].Ready, s.Rollouts[0].Limit, s.Rollouts[0].OnTheirWay = true, 2, 1
+	s.Nodes[0].Ready, s.Rollouts[0].Limit, s.Rollouts[0].Numbering.OnTheirWay = true, 2, 1
 	if got := listAdmitted(t, s, rollout.Decide(s)); len(got) != 1 || got["n1"] == 0 {
 		t.Errorf("with a limit of two %v are admitted, want n1 with an order of its own", got)
 	}
@@ -100,7 +100,7 @@ func TestSendingAdmissionWithoutLedger(t *testing.T) {
 func TestSendingNodeGetsNoActions(t *testing.T) {
 	s := newSendingSnapshot()
 	target := s.Rollouts[0].Targets[0]
-	target.Admitted, target.Batch, target.Tasks[0].State, target.Tasks[0].Object = true, 7, rollout.StateSucceeded, "pod"
+	target.Visit.Admitted, target.Visit.Batch, target.Tasks[0].State, target.Tasks[0].Object.Name = true, 7, rollout.StateSucceeded, "pod"
 	if p := rollout.Decide(s); len(p.Actions) == 0 || p.Actions[0].Node != "n0" {
 		t.Fatalf("the outcome on n0 leads to no action: %v", p.Actions)
 	}
@@ -118,7 +118,7 @@ func TestSendingHold(t *testing.T) {
 	s.Groups[0].Limit = 1
 	for i := range 2 { // both were admitted when the limit was two
 		target := s.Rollouts[0].Targets[i]
-		target.Admitted, target.Batch, target.AdmittedAt, target.Order = true, 7, time.Unix(int64(i), 0), i
+		target.Visit.Admitted, target.Visit.Batch, target.Visit.AdmittedAt, target.Visit.Order = true, 7, time.Unix(int64(i), 0), i
 		target.Tasks[0].Need = rollout.NeedDrained
 	}
 	held := func() (out []string) {
@@ -137,7 +137,7 @@ func TestSendingHold(t *testing.T) {
 		t.Errorf("beside a hold that is being sent %v are held", got)
 	}
 	task := &s.Rollouts[0].Targets[1].Tasks[0]
-	task.State, task.Recorded, task.Attempts = rollout.StateFailing, rollout.StateFailing, 3
+	task.State, task.Recorded, task.Attempts.Failed = rollout.StateFailing, rollout.StateFailing, 3
 	if got := held(); len(got) != 0 {
 		t.Errorf("beside a hold that is being sent to a node that failed for good %v are held", got)
 	}
@@ -152,8 +152,8 @@ func TestSendingHold(t *testing.T) {
 func TestSendingRetirement(t *testing.T) {
 	s := newSendingSnapshot()
 	q := &s.Rollouts[0]
-	q.Targets, q.Numbered, q.NextOrder = q.Targets[:1], true, 4
-	q.Targets[0].Admitted, q.Targets[0].Batch, q.Targets[0].Order = true, 7, 3
+	q.Targets, q.Numbering.Stored, q.Numbering.Next = q.Targets[:1], true, 4
+	q.Targets[0].Visit.Admitted, q.Targets[0].Visit.Batch, q.Targets[0].Visit.Order = true, 7, 3
 	q.Targets[0].Tasks[0].State, q.Targets[0].Tasks[0].Recorded = rollout.StateDone, rollout.StateDone
 	p := rollout.Decide(s)
 	if n := len(p.Actions); n == 0 || p.Actions[n-1].Verb != rollout.VerbRetire || p.Reports[0].NextOrder != 0 {

@@ -71,14 +71,14 @@ func (s starter) reportTask(k *boardTask) {
 		s.reportVerdict(weightFailing, PhaseFailing, s.failureReason(k))
 	case k.planned == StateRunning:
 		s.reportRunning(k)
-	case k.Leaving && s.isReady(k):
+	case k.Object.Leaving && s.isReady(k):
 		s.reportVerdict(weightWaiting, PhaseInFlight, withDefaultReason(k.Why, ReasonPodLost))
 	}
 }
 
 func (s starter) reportRunning(k *boardTask) {
-	if k.Queued {
-		s.reportVerdict(weightBehind, PhaseInFlight, Why{Reason: ReasonDependency, Text: k.title() + " is next", About: k.Object})
+	if k.Object.Queued {
+		s.reportVerdict(weightBehind, PhaseInFlight, Why{Reason: ReasonDependency, Text: k.title() + " is next", About: k.Object.Name})
 		return
 	}
 	if k.Why != nil {
@@ -88,8 +88,8 @@ func (s starter) reportRunning(k *boardTask) {
 	s.reportVerdict(weightWorking, PhaseInFlight, Why{
 		Reason: ReasonWorking,
 		Text:   k.title() + " is running",
-		About:  k.Object,
-		Since:  k.Started,
+		About:  k.Object.Name,
+		Since:  k.Attempts.Started,
 	})
 }
 
@@ -193,8 +193,8 @@ func (k *boardTask) serialRank() int {
 
 // checkDue reports whether a task may be tried now. If it may be later, the next pass is requested for that time.
 func (s starter) checkDue(k *boardTask) bool {
-	hasObject := k.Object != "" && k.isPending()
-	if hasObject || k.isBusy || k.Leaving {
+	hasObject := k.Object.Name != "" && k.isPending()
+	if hasObject || k.isBusy || k.Object.Leaving {
 		return false
 	}
 	switch {

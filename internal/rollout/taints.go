@@ -3,6 +3,13 @@
 
 package rollout
 
+// Taint is what a rollout does with the runtime-required taint.
+type Taint struct {
+	Required    bool // an unfinished target keeps it on its node
+	NewNodes    bool // with Required: new nodes get it
+	CordonAfter bool // with Required: a node is cordoned when it is removed, until somebody makes it schedulable
+}
+
 // tainter adds and removes the runtime-required taint.
 type tainter struct{ *planner }
 
@@ -24,7 +31,7 @@ func (p tainter) taintNewNodes() {
 
 // needsTaint reports whether the rollout prepares new nodes and this node is one, or has lost its preparation with a boot.
 func (t *targetState) needsTaint() bool {
-	isActive := t.rollout.Autotaint && !t.rollout.isBypassed()
+	isActive := t.rollout.Taint.NewNodes && !t.rollout.isBypassed()
 	if !isActive || !t.isRequired() {
 		return false
 	}
@@ -44,7 +51,7 @@ func (p tainter) untaintFinished() {
 
 // isRequired reports whether the node must be prepared by this rollout.
 func (t *targetState) isRequired() bool {
-	if !t.rollout.Required || t.rollout.Deleting {
+	if !t.rollout.Taint.Required || t.rollout.Deleting {
 		return false
 	}
 	return t.exists && !t.target.Leaving
@@ -53,7 +60,7 @@ func (t *targetState) isRequired() bool {
 // untaintRetired removes the taint with the target that this plan retires: after it there may be no target left to
 // do so.
 func (p *draftPlan) untaintRetired(t *targetState) {
-	if t.rollout.Required {
+	if t.rollout.Taint.Required {
 		t.isRetired = true
 		p.untaintNode(t)
 	}
@@ -66,7 +73,7 @@ func (p *draftPlan) untaintNode(t *targetState) {
 		return
 	}
 	isUnprepared := func(o *targetState) bool {
-		isOpen := o.hasWork || o.target.Admitted || o.invalid != nil
+		isOpen := o.hasWork || o.target.Visit.Admitted || o.invalid != nil
 		return isOpen && o.isRequired() && !o.isRetired
 	}
 	if t.node.findTarget(isUnprepared) != nil {
@@ -74,7 +81,7 @@ func (p *draftPlan) untaintNode(t *targetState) {
 	}
 	t.node.untainted = true
 	why := Why{Reason: ReasonFinished, Text: "everything that is required on the node is finished"}
-	keepsCordon := t.node.findTarget(func(o *targetState) bool { return o.isRequired() && o.rollout.CordonAfter }) != nil
+	keepsCordon := t.node.findTarget(func(o *targetState) bool { return o.isRequired() && o.rollout.Taint.CordonAfter }) != nil
 	if keepsCordon {
 		why.Text += "; it is cordoned until somebody makes it schedulable"
 	}

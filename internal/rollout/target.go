@@ -26,21 +26,29 @@ type targetState struct {
 	isHeld        bool  // by its rollout
 	isDraining    bool  // a task waits until the node is drained
 	isQuiet       bool  // the node is drained
-	pods          []Pod // that have to leave the node: Target.Pods, until those that are protected are waited for no longer
+	pods          []Pod // that have to leave the node: Target.Drain.Pods, until those that are protected are waited for no longer
 	objects       int   // of the rollout that are on the node, or are going away there
 	occupiesNode  bool  // it is not admitted, and its node is not given back: see isOccupied
-	isSoaking     bool
-	soakedAt      time.Time // when soaking ends
-	isReserved    bool      // its admission is written in the ledger
-	reservedOrder int       // as written there
-	// its admission is written for another group, in which it was then
-	isReservedElsewhere bool
-	passesGates         bool             // all gates
-	isRetired           bool             // retired by this plan with nothing left to do
-	isAdmittedNow       bool             // admitted by this plan
-	rebootStage         rebootStage      // on a node whose reboots are shared
-	postponed           *postponedReboot // it starts in this plan unless others join it
-	verdict             Verdict
+	soak          soakTime
+	reservation   reservedAdmission
+	passesGates   bool // all gates
+	isRetired     bool // retired by this plan with nothing left to do
+	isAdmittedNow bool // admitted by this plan
+	reboot        targetReboot
+	verdict       Verdict
+}
+
+// soakTime is how long a finished target must stay ready before it counts.
+type soakTime struct {
+	isOpen bool
+	end    time.Time
+}
+
+// reservedAdmission is the admission of a target that is written in a ledger.
+type reservedAdmission struct {
+	isOpen      bool
+	order       int  // as written there
+	isElsewhere bool // it is written for another group, in which the target was then
 }
 
 // inspector finds out the state of one target.
@@ -51,20 +59,20 @@ func (t inspector) inspect(plan *draftPlan) {
 	if t.group == nil {
 		t.setUnknownGroup()
 	}
-	t.pods = t.target.Pods
+	t.pods = t.target.Drain.Pods
 	t.inspectTasks()
 	if !t.exists {
 		t.hasWork = t.hasWork && t.rollout.Deleting
 		return
 	}
-	t.objects += len(t.target.Strays) + len(t.target.Going) + len(t.target.Queues) + len(t.target.checkObjects())
+	t.objects += len(t.target.Objects.Strays) + len(t.target.Objects.Going) + len(t.target.Objects.Queues) + len(t.target.checkObjects())
 	t.node.objects += t.objects
 	t.isHeld = slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref })
 	t.sortTasks()
-	if t.target.Admitted {
+	if t.target.Visit.Admitted {
 		t.countAdmission()
 	}
-	t.occupiesNode = !t.target.Admitted && t.isOccupied()
+	t.occupiesNode = !t.target.Visit.Admitted && t.isOccupied()
 	t.isProofLate = t.isProofFailed(plan.now)
 	t.hasFailed = t.hasFailed || t.isProofLate
 	t.inspectSoak(plan)
@@ -92,13 +100,13 @@ func (t inspector) setUnknownGroup() {
 
 // inspectTasks finds out whether the target has work, whether it failed for good, and what runs on its node.
 func (t inspector) inspectTasks() {
-	t.hasFailed, t.hasWork = t.target.Skipped || t.wentBackItself(), t.isUnreadable()
+	t.hasFailed, t.hasWork = t.target.Visit.Skipped || t.wentBackItself(), t.isUnreadable()
 	for i := range t.target.Tasks {
 		task := &t.target.Tasks[i]
 		if task.State != StateDone {
 			t.hasWork = true
 		}
-		if t.target.Admitted && task.hasFinallyFailed() {
+		if t.target.Visit.Admitted && task.hasFinallyFailed() {
 			t.hasFailed = true
 		}
 		if t.exists && task.mayRun() {
@@ -138,20 +146,20 @@ func (t inspector) countAdmission() {
 		t.node.occupant = t.targetState
 	}
 	t.node.sharesReboots = t.node.sharesReboots || t.rollout.SharesReboots || t.target.Reboot != nil
-	if t.rollout.isOwnOrder(t.target.Order) {
-		t.rollout.addOrder(t.target.Order)
+	if t.rollout.isOwnOrder(t.target.Visit.Order) {
+		t.rollout.addOrder(t.target.Visit.Order)
 	}
 }
 
 // inspectSoak finds out until when a finished target must stay ready before it counts.
 func (t inspector) inspectSoak(plan *draftPlan) {
-	hasFinished := !t.hasWork && !t.target.Admitted && !t.target.FinishedAt.IsZero()
+	hasFinished := !t.hasWork && !t.target.Visit.Admitted && !t.target.Visit.FinishedAt.IsZero()
 	if t.group.Soak <= 0 || !hasFinished {
 		return
 	}
-	t.soakedAt = LaterOf(t.target.FinishedAt, t.node.ReadyAt).Add(t.group.Soak)
-	t.isSoaking = !t.node.Ready || plan.now.Before(t.soakedAt)
-	plan.requestNext(t.soakedAt)
+	t.soak.end = LaterOf(t.target.Visit.FinishedAt, t.node.ReadyAt).Add(t.group.Soak)
+	t.soak.isOpen = !t.node.Ready || plan.now.Before(t.soak.end)
+	plan.requestNext(t.soak.end)
 }
 
 // isBusy reports whether a target counts against the limit of its group. One that failed for good counts while its
@@ -161,7 +169,7 @@ func (t *targetState) isBusy() bool {
 	switch {
 	case !t.exists:
 		return false
-	case !t.target.Admitted:
+	case !t.target.Visit.Admitted:
 		return t.occupiesNode || t.isUnproven()
 	case !t.hasFailed, t.goesBack():
 		return true
@@ -174,12 +182,12 @@ func (t *targetState) isUnproven() bool {
 	if t.hasWork {
 		return false
 	}
-	return t.isSoaking || t.target.Unproven != nil && t.group.isOfOpenBatch(t)
+	return t.soak.isOpen || t.target.Unproven != nil && t.group.isOfOpenBatch(t)
 }
 
 // isComplete reports whether everything is done and counts.
 func (t *targetState) isComplete() bool {
-	return !t.hasWork && !t.target.Admitted && !t.wentBackItself() && !t.isUnproven()
+	return !t.hasWork && !t.target.Visit.Admitted && !t.wentBackItself() && !t.isUnproven()
 }
 
 // isLost reports whether the target failed for good, and still has work, is not proven or went back.
@@ -189,18 +197,18 @@ func (t *targetState) isLost() bool {
 
 // keepsHold reports whether the node stays held after a final failure.
 func (t *targetState) keepsHold() bool {
-	return t.target.Skipped && t.rollout.KeepHeld && !t.rollout.Deleting
+	return t.target.Visit.Skipped && t.rollout.KeepHeld && !t.rollout.Deleting
 }
 
 // isUnfinished reports whether the rollout still has something to do on the node.
 func (t *targetState) isUnfinished() bool {
 	switch {
 	case t.target.Leaving:
-		return t.target.Admitted
-	case t.rollout.Once && t.target.Skipped:
+		return t.target.Visit.Admitted
+	case t.rollout.Once && t.target.Visit.Skipped:
 		return false
 	}
-	return t.hasWork || t.target.Admitted || t.invalid != nil || t.target.RolledBack != nil
+	return t.hasWork || t.target.Visit.Admitted || t.invalid != nil || t.target.Rollback.Cause != nil
 }
 
 // isUnreadable reports whether the work of the target is unknown.
@@ -210,8 +218,8 @@ func (t *targetState) isUnreadable() bool {
 
 // isBeingAdmitted reports whether an admission is written in the ledger, or may be being sent to the node.
 func (t *targetState) isBeingAdmitted() bool {
-	isSent := t.node.Sending && !t.target.Admitted && t.hasWork
-	return t.isReserved || isSent
+	isSent := t.node.Sending && !t.target.Visit.Admitted && t.hasWork
+	return t.reservation.isOpen || isSent
 }
 
 // withoutNode is the rank of targets without a node: they come last.

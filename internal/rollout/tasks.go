@@ -32,13 +32,13 @@ func (t *Task) isFinal(attempts int) bool {
 // hasFinallyFailed reports whether the outcome of the task is a final failure.
 func (t *Task) hasFinallyFailed() bool {
 	hasSucceeded := t.State == StateDone || t.State == StateSucceeded
-	return !hasSucceeded && t.isFinal(t.Attempts)
+	return !hasSucceeded && t.isFinal(t.Attempts.Failed)
 }
 
 // mayRun reports whether an object may be running for the task.
 func (t *Task) mayRun() bool {
-	if t.Object == "" {
-		return t.Leaving
+	if t.Object.Name == "" {
+		return t.Object.Leaving
 	}
 	return t.State != StateDone && t.State != StateSucceeded
 }
@@ -56,21 +56,25 @@ func (t *Task) title() string {
 const unpulledLimit = 5 * time.Minute
 
 // hasDeadline reports whether the running attempt may take a limited time only.
-func (t *Task) hasDeadline() bool { return (t.Limit > 0 || t.Unpulled) && !t.Started.IsZero() }
+func (t *Task) hasDeadline() bool {
+	return (t.Limit > 0 || t.Object.Unpulled) && !t.Attempts.Started.IsZero()
+}
 
 // expiresAt returns when the deadline of the running attempt passes. It counts from when the attempt was observed, because
 // Started is a time of another clock.
 func (t *Task) expiresAt() time.Time {
-	at := timeOr(t.Observed, t.Started).Add(t.Limit)
+	at := timeOr(t.Attempts.Observed, t.Attempts.Started).Add(t.Limit)
 	pulled := t.unpulledAt()
-	if t.Unpulled && (t.Limit <= 0 || pulled.Before(at)) {
+	if t.Object.Unpulled && (t.Limit <= 0 || pulled.Before(at)) {
 		return pulled
 	}
 	return at
 }
 
 // unpulledAt returns when an attempt has failed whose image cannot be pulled.
-func (t *Task) unpulledAt() time.Time { return timeOr(t.UnpulledSince, t.Started).Add(unpulledLimit) }
+func (t *Task) unpulledAt() time.Time {
+	return timeOr(t.Object.UnpulledSince, t.Attempts.Started).Add(unpulledLimit)
+}
 
 // timeOr returns a time, or another one if it is zero.
 func timeOr(at, otherwise time.Time) time.Time {
@@ -82,20 +86,20 @@ func timeOr(at, otherwise time.Time) time.Time {
 
 // isExpired reports whether the running attempt takes longer than it may.
 func (t *Task) isExpired(now time.Time) bool {
-	isLimited := t.Object != "" && t.hasDeadline()
+	isLimited := t.Object.Name != "" && t.hasDeadline()
 	return isLimited && !now.Before(t.expiresAt())
 }
 
 // expiredReason returns the failure of an attempt that took too long on this node. For a reboot it is the phase that did
 // not happen.
 func (t *Task) expiredReason(n *Node) Why {
-	if t.Unpulled && t.Why != nil && t.expiresAt().Equal(t.unpulledAt()) {
-		return Why{Reason: ReasonImagePull, Text: t.Why.Text, About: t.Why.About, Since: t.Started}
+	if t.Object.Unpulled && t.Why != nil && t.expiresAt().Equal(t.unpulledAt()) {
+		return Why{Reason: ReasonImagePull, Text: t.Why.Text, About: t.Why.About, Since: t.Attempts.Started}
 	}
 	why := Why{
 		Reason: ReasonDeadline,
 		Text:   t.title() + " took longer than " + t.Limit.String(),
-		Since:  t.Started,
+		Since:  t.Attempts.Started,
 	}
 	switch {
 	case t.BootID == "":

@@ -42,8 +42,8 @@ func (c usageCounter) countUsage() {
 // compareAdmissions orders targets by their admission.
 func compareAdmissions(a, b *targetState) int {
 	return cmp.Or(
-		a.target.AdmittedAt.Compare(b.target.AdmittedAt),
-		cmp.Compare(a.target.Order, b.target.Order),
+		a.target.Visit.AdmittedAt.Compare(b.target.Visit.AdmittedAt),
+		cmp.Compare(a.target.Visit.Order, b.target.Visit.Order),
 		a.rollout.Ref.Compare(b.rollout.Ref),
 		cmp.Compare(a.node.rank, b.node.rank),
 	)
@@ -73,7 +73,7 @@ type memberCounter struct{ *groupState }
 // countTarget counts one target. An invalid one counts against the limit while it is admitted or its node is not given
 // back.
 func (g memberCounter) countTarget(t *targetState) {
-	if t.target.Admitted {
+	if t.target.Visit.Admitted {
 		g.inFlight++
 	}
 	if t.invalid == nil {
@@ -81,7 +81,7 @@ func (g memberCounter) countTarget(t *targetState) {
 		g.countOutcome(t)
 		return
 	}
-	if t.target.Admitted || t.occupiesNode {
+	if t.target.Visit.Admitted || t.occupiesNode {
 		g.addBusy(t.target.Node)
 		g.addInTopology(t)
 	}
@@ -102,7 +102,7 @@ func (g memberCounter) countBusy(t *targetState) {
 		g.failedBusy = append(g.failedBusy, name)
 	}
 	mayBeHeld := t.isHeld || t.node.Sending || g.unavailable[name]
-	if t.target.Admitted && !mayBeHeld {
+	if t.target.Visit.Admitted && !mayBeHeld {
 		g.waitForHold = append(g.waitForHold, t)
 	}
 }
@@ -112,7 +112,7 @@ func (g memberCounter) countBusy(t *targetState) {
 func (g memberCounter) countOutcome(t *targetState) {
 	isMember := g.isMember(t)
 	if t.target.Leaving {
-		if t.target.Admitted && isMember {
+		if t.target.Visit.Admitted && isMember {
 			g.members++
 		}
 		return
@@ -146,7 +146,7 @@ func (g memberCounter) countMember(t *targetState) {
 	case mayTakeForever:
 	default:
 		g.addPending(t.target.Node)
-		isProving := !t.hasWork && !t.target.Admitted
+		isProving := !t.hasWork && !t.target.Visit.Admitted
 		if isProving && g.proving == nil {
 			g.proving = t
 		}
@@ -183,11 +183,11 @@ func (c usageCounter) isSettled(s Reservation) bool {
 // hasSeen reports whether an admission was observed on its node or refused there, or the node is another one now.
 func (t *targetState) hasSeen(s Reservation) bool {
 	isRefused := t.target.Blocked != nil && t.target.Blocked.Reason == ReasonRefused
-	if !t.exists || t.target.Admitted || isRefused {
+	if !t.exists || t.target.Visit.Admitted || isRefused {
 		return true
 	}
-	isOfGroup := t.target.BatchOf.IsZero() || t.target.BatchOf == s.Group
-	return isOfGroup && t.target.Batch >= s.Batch
+	isOfGroup := t.target.Visit.BatchOf.IsZero() || t.target.Visit.BatchOf == s.Group
+	return isOfGroup && t.target.Visit.Batch >= s.Batch
 }
 
 func (c usageCounter) countReservation(s Reservation) {
@@ -214,8 +214,8 @@ func (c usageCounter) countReservation(s Reservation) {
 	}
 	g.addInTopology(t)
 	if t.group == g && t.hasWork {
-		t.isReserved = !g.usesBatches() || s.Batch >= g.Memory.From
-		t.reservedOrder = s.Order
+		t.reservation.isOpen = !g.usesBatches() || s.Batch >= g.Memory.From
+		t.reservation.order = s.Order
 	}
 }
 
@@ -223,11 +223,11 @@ func (c usageCounter) countReservation(s Reservation) {
 // or the name of the policy changed since. When the admission is observed the target counts in the present group. Numbers
 // of batches of two groups cannot be compared, so a target that finished since was admitted.
 func (t *targetState) countReservedElsewhere(s Reservation) {
-	hasFinishedSince := t.target.FinishedAt.After(s.CountsFrom())
+	hasFinishedSince := t.target.Visit.FinishedAt.After(s.CountsFrom())
 	if !t.hasWork || hasFinishedSince {
 		return
 	}
-	t.isReservedElsewhere = true
+	t.reservation.isElsewhere = true
 	t.group.addBusy(t.target.Node)
 	t.group.addInTopology(t)
 }

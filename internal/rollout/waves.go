@@ -123,9 +123,9 @@ func (w *wave) addAwaited(t *targetState) {
 	open := w.openOf(t.rollout)
 	open.total++
 	switch {
-	case t.isLost() || t.target.Skipped:
+	case t.isLost() || t.target.Visit.Skipped:
 		open.lost.add(t.target.Node)
-	case t.target.Admitted || !t.hasWork:
+	case t.target.Visit.Admitted || !t.hasWork:
 		open.busy.add(t.target.Node)
 	case t.rollout.barrier != nil || t.findEarlier() != nil:
 		t.rollout.isBehindOther = true

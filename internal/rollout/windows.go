@@ -14,8 +14,8 @@ func FindUsual(targets []*Target) time.Duration {
 	var visits []time.Duration
 	for _, t := range targets {
 		hasWork := slices.ContainsFunc(t.Tasks, func(k Task) bool { return k.State != StateDone })
-		if isFinished := !t.Admitted && !t.Leaving && !hasWork; isFinished && t.Took > 0 {
-			visits = append(visits, t.Took)
+		if isFinished := !t.Visit.Admitted && !t.Leaving && !hasWork; isFinished && t.Visit.Took > 0 {
+			visits = append(visits, t.Visit.Took)
 		}
 	}
 	if len(visits) == 0 {

@@ -61,7 +61,7 @@ func (c *Cluster) hasObjectChanged(v View, a rollout.Action) bool {
 
 // findPresentTask returns the task that an object runs, or ran last; nil if there is none.
 func findPresentTask(t *rollout.Target, object string) *rollout.Task {
-	return find(t.Tasks, func(k *rollout.Task) bool { return object != "" && k.Object == object && !k.Queued })
+	return find(t.Tasks, func(k *rollout.Task) bool { return object != "" && k.Object.Name == object && !k.Object.Queued })
 }
 
 // checkAction checks that the node and the target of an action exist.
@@ -114,12 +114,12 @@ func (w actionWriter) patchNode() error {
 		w.endProof()
 		return w.changeTask(w.record)
 	case rollout.VerbCount:
-		w.target.PodsRecorded = w.action.Pods
+		w.target.Drain.PodsRecorded = w.action.Pods
 	case rollout.VerbJoin:
 		w.target.Reboot = &rollout.SharedReboot{Boot: w.node.BootID, Tasks: w.action.Covers}
 	case rollout.VerbRun:
 		if w.action.Drained {
-			w.target.PodsRecorded = 0
+			w.target.Drain.PodsRecorded = 0
 		}
 		w.run()
 	case rollout.VerbProve:
@@ -149,15 +149,15 @@ func (w actionWriter) changeTask(change func(*rollout.Task)) error {
 
 func (w actionWriter) placeHold() {
 	w.setCordon(w.cordon().Place(w.action.Rollout, w.now))
-	if w.target.HeldAt.IsZero() {
-		w.target.HeldAt = w.now
+	if w.target.Drain.HeldAt.IsZero() {
+		w.target.Drain.HeldAt = w.now
 	}
 }
 
 func (w actionWriter) releaseHold() {
 	w.setCordon(w.cordon().Release(w.action.Rollout))
 	if w.target != nil {
-		w.target.HeldAt, w.target.PodsRecorded = time.Time{}, 0
+		w.target.Drain.HeldAt, w.target.Drain.PodsRecorded = time.Time{}, 0
 	}
 }
 
@@ -223,7 +223,7 @@ func (w actionWriter) sweepDrift(object string) bool {
 // endProof forgets since when a proof is waited for. Nothing needs its objects any more.
 func (w actionWriter) endProof() {
 	if p := w.target.Proof; p != nil {
-		w.target.Strays = append(w.target.Strays, p.Objects...)
+		w.target.Objects.Strays = append(w.target.Objects.Strays, p.Objects...)
 		proof := *p
 		proof.Objects = nil
 		w.target.Proof = &proof
@@ -244,39 +244,39 @@ func (w actionWriter) setProofStart(at time.Time) {
 func (w actionWriter) rollBack() {
 	t, why := w.target, w.action.Why
 	why.Reason = rollout.ReasonRolledBack
-	t.TakenBack = w.action.Why.Reason == rollout.ReasonRolledBack
+	t.Rollback.WithOthers = w.action.Why.Reason == rollout.ReasonRolledBack
 	t.Reboot = nil
-	t.RolledBack, t.CanRollBack, t.CanRollBackUnproven, t.CanBeTakenBack = &why, false, false, false
+	t.Rollback.Cause, t.Rollback.IfFailed, t.Rollback.IfUnproven, t.Rollback.IfOthers = &why, false, false, false
 	w.endProof()
 }
 
 func (w actionWriter) admit() {
 	t, a := w.target, w.action
-	if t.Admitted {
+	if t.Visit.Admitted {
 		return
 	}
 	w.node.Known = true
-	t.Admitted, t.Admission, t.AdmittedAt, t.LastAdmittedAt = true, t.Admission+1, w.now, w.now
+	t.Visit.Admitted, t.Visit.Admission, t.Visit.AdmittedAt, t.Visit.LastAdmittedAt = true, t.Visit.Admission+1, w.now, w.now
 	t.Reboot = nil
-	t.Order, t.Batch, t.BatchOf, t.Skipped = a.Order, a.Batch, a.Group, false
+	t.Visit.Order, t.Visit.Batch, t.Visit.BatchOf, t.Visit.Skipped = a.Order, a.Batch, a.Group, false
 	w.endProof()
 	w.endPull()
 	for i := range t.Tasks {
-		t.Tasks[i].Attempts, t.Tasks[i].Noted = 0, 0
+		t.Tasks[i].Attempts.Failed, t.Tasks[i].Attempts.Noted = 0, 0
 	}
 }
 
 func (w actionWriter) retire() {
 	t := w.target
-	t.Admitted, t.Reboot = false, nil
+	t.Visit.Admitted, t.Reboot = false, nil
 	w.endProof()
 	switch {
 	case w.action.Skip:
-		t.Skipped = true
+		t.Visit.Skipped = true
 	case !w.action.Postpone:
-		t.FinishedAt = w.now
-		if !t.AdmittedAt.IsZero() {
-			t.Took = w.now.Sub(t.AdmittedAt)
+		t.Visit.FinishedAt = w.now
+		if !t.Visit.AdmittedAt.IsZero() {
+			t.Visit.Took = w.now.Sub(t.Visit.AdmittedAt)
 		}
 	}
 	if w.action.Wipe {
@@ -288,12 +288,12 @@ func (w actionWriter) retire() {
 func (w actionWriter) wipe() {
 	t := w.target
 	for i := range t.Tasks {
-		if k := &t.Tasks[i]; k.Object != "" {
-			t.Going = append(t.Going, k.Object)
+		if k := &t.Tasks[i]; k.Object.Name != "" {
+			t.Objects.Going = append(t.Objects.Going, k.Object.Name)
 		}
 	}
 	t.Tasks, t.Wiped = nil, true
-	if len(t.Going)+len(t.Strays)+len(t.Ended) > 0 {
+	if len(t.Objects.Going)+len(t.Objects.Strays)+len(t.Objects.Ended) > 0 {
 		return
 	}
 	r := w.FindRollout(w.action.Rollout)
@@ -312,8 +312,8 @@ func (w actionWriter) record(k *rollout.Task) {
 }
 
 func (w actionWriter) recordFailure(k *rollout.Task) {
-	k.Attempts, k.Noted, k.FailedAt = w.action.Attempts, w.action.Attempts, w.now
-	if k.Object == "" {
+	k.Attempts.Failed, k.Attempts.Noted, k.Attempts.FailedAt = w.action.Attempts, w.action.Attempts, w.now
+	if k.Object.Name == "" {
 		k.State = rollout.StateFailing
 	}
 	if k.Why == nil {
@@ -328,7 +328,7 @@ func (w actionWriter) run() {
 	k := FindTask(w.target, w.action.Task)
 	name := w.newObjectName()
 	if k == nil {
-		w.target.Strays = append(w.target.Strays, name)
+		w.target.Objects.Strays = append(w.target.Objects.Strays, name)
 		return
 	}
 	k.Recorded = rollout.StateRunning
@@ -341,11 +341,11 @@ func (w actionWriter) run() {
 			covered.CoveredBy = w.action.Task
 		}
 	}
-	if k.Object != "" {
+	if k.Object.Name != "" {
 		return
 	}
-	k.Object, k.State, k.Started = name, rollout.StateRunning, w.State.Now
-	k.Lost, k.Dead, k.Unpulled, k.Why = false, false, false, nil
+	k.Object.Name, k.State, k.Attempts.Started = name, rollout.StateRunning, w.State.Now
+	k.Lost, k.Object.Dead, k.Object.Unpulled, k.Why = false, false, false, nil
 	w.queueTasks(name)
 }
 
@@ -359,10 +359,10 @@ func (w actionWriter) newObjectName() string {
 // sweep deletes an object. With SlowDeletion, one that has not finished stays until RemoveObject.
 func (w actionWriter) sweep() {
 	t, object := w.target, w.action.Object
-	if i := slices.Index(t.Strays, object); i >= 0 {
-		t.Strays = slices.Delete(t.Strays, i, i+1)
+	if i := slices.Index(t.Objects.Strays, object); i >= 0 {
+		t.Objects.Strays = slices.Delete(t.Objects.Strays, i, i+1)
 		if w.SlowDeletion {
-			t.Going = append(t.Going, object)
+			t.Objects.Going = append(t.Objects.Going, object)
 		}
 		w.removeWiped()
 		return
@@ -378,7 +378,7 @@ func (w actionWriter) sweep() {
 	}
 	w.releaseQueued(t, object)
 	for i := range t.Tasks {
-		if k := &t.Tasks[i]; k.Object == object {
+		if k := &t.Tasks[i]; k.Object.Name == object {
 			w.sweepTask(k)
 		}
 	}
@@ -394,7 +394,7 @@ func (w actionWriter) removeWiped() {
 func (w actionWriter) sweepTask(k *rollout.Task) {
 	hasFinished := k.State != rollout.StateRunning && k.State != rollout.StateFailing
 	if w.SlowDeletion && !hasFinished {
-		k.Leaving = true
+		k.Object.Leaving = true
 		return
 	}
 	RemoveObject(k)
@@ -435,10 +435,10 @@ func (c *Cluster) RemovePod(node, uid string) {
 
 // RemoveObject removes the object of a task: then only the record on the node is known.
 func RemoveObject(k *rollout.Task) {
-	if k.Stale { // the next object has another definition
-		k.Attempts, k.Noted = 0, 0
+	if k.Object.Stale { // the next object has another definition
+		k.Attempts.Failed, k.Attempts.Noted = 0, 0
 	}
-	k.Object, k.Leaving, k.Dead, k.Stale, k.Unpulled, k.Queued = "", false, false, false, false, false
+	k.Object.Name, k.Object.Leaving, k.Object.Dead, k.Object.Stale, k.Object.Unpulled, k.Object.Queued = "", false, false, false, false, false
 	switch k.Recorded {
 	case rollout.StateRunning, rollout.StateFailing:
 		k.State, k.Lost = k.Recorded, true
@@ -454,10 +454,10 @@ func RemoveObject(k *rollout.Task) {
 
 // SucceedTask lets the object of a task succeed. A reboot changes the boot of the node.
 func (c *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
-	if k.Queued || c.GoOn(t, k) {
+	if k.Object.Queued || c.GoOn(t, k) {
 		return
 	}
-	k.State, k.Why, k.Unpulled = rollout.StateSucceeded, nil, false
+	k.State, k.Why, k.Object.Unpulled = rollout.StateSucceeded, nil, false
 	n := c.FindNode(t.Node)
 	if n != nil && k.BootID != "" {
 		n.BootID += "'"
@@ -466,8 +466,8 @@ func (c *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
 
 // FailTask lets the running attempt of a task fail. If it is dead, its object does not retry.
 func (c *Cluster) FailTask(k *rollout.Task, dead bool, why rollout.Why) {
-	k.State, k.Dead, k.Unpulled, k.Why = rollout.StateFailing, dead, false, &why
-	k.Attempts, k.FailedAt = k.Attempts+1, c.State.Now
+	k.State, k.Object.Dead, k.Object.Unpulled, k.Why = rollout.StateFailing, dead, false, &why
+	k.Attempts.Failed, k.Attempts.FailedAt = k.Attempts.Failed+1, c.State.Now
 }
 
 // AdvanceClock lets time pass.

@@ -33,7 +33,7 @@ func (o *operator) readClock() {
 	o.view.Now = o.view.Now.Add(o.skew)
 	for i := range o.view.Rollouts {
 		for j := range o.view.Rollouts[i].Targets {
-			pods := o.view.Rollouts[i].Targets[j].Pods
+			pods := o.view.Rollouts[i].Targets[j].Drain.Pods
 			for k := range pods {
 				pods[k].Asked = o.asked[pods[k].UID]
 				pods[k].RetryAt = pods[k].RetryAt.Add(o.skew)
@@ -58,16 +58,16 @@ func (s *faultTest) eachRecordedTime(do func(*time.Time)) {
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
 			t := s.cluster.State.Rollouts[i].Targets[j]
-			do(&t.AdmittedAt)
-			do(&t.FinishedAt)
-			do(&t.HeldAt)
+			do(&t.Visit.AdmittedAt)
+			do(&t.Visit.FinishedAt)
+			do(&t.Drain.HeldAt)
 			if t.Proof != nil {
 				proof := *t.Proof
 				do(&proof.Since)
 				t.Proof = &proof
 			}
 			for k := range t.Tasks {
-				do(&t.Tasks[k].FailedAt)
+				do(&t.Tasks[k].Attempts.FailedAt)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (s *faultTest) checkTimes(o *operator, a rollout.Action) string {
 	key, now := a.Rollout.String()+" "+t.UID, s.cluster.State.Now
 	switch a.Verb {
 	case rollout.VerbHold:
-		if t.HeldAt.IsZero() {
+		if t.Drain.HeldAt.IsZero() {
 			s.heldSince[key] = now
 		}
 	case rollout.VerbEvict:
@@ -113,15 +113,15 @@ func (s *faultTest) checkDeadline(o *operator, a rollout.Action, t *rollout.Targ
 	k := sim.FindTask(t, a.Task)
 	isDeadline := a.State == rollout.StateFailing &&
 		(a.Why.Reason == rollout.ReasonDeadline || a.Why.Reason == rollout.ReasonRebootNotStarted || a.Why.Reason == rollout.ReasonRebootTimeout)
-	if k == nil || k.Object == "" || !isDeadline {
+	if k == nil || k.Object.Name == "" || !isDeadline {
 		return ""
 	}
-	if s.cluster.State.Now.Before(k.Started.Add(k.Limit)) {
+	if s.cluster.State.Now.Before(k.Attempts.Started.Add(k.Limit)) {
 		return "the attempt has not taken that long"
 	}
-	if s.expired[k.Object] == o.process {
+	if s.expired[k.Object.Name] == o.process {
 		return "this attempt is recorded already"
 	}
-	s.expired[k.Object] = o.process
+	s.expired[k.Object.Name] = o.process
 	return ""
 }

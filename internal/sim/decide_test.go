@@ -80,7 +80,7 @@ func shuffleSnapshot(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 	for i := range s.Rollouts {
 		shuffleList(r, s.Rollouts[i].Targets)
 		for j := range s.Rollouts[i].Targets {
-			shuffleList(r, s.Rollouts[i].Targets[j].Pods)
+			shuffleList(r, s.Rollouts[i].Targets[j].Drain.Pods)
 		}
 	}
 	return s
@@ -180,7 +180,7 @@ func (s *faultTest) retrySkipped() bool {
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
 			t := s.cluster.State.Rollouts[i].Targets[j]
-			more, t.Skipped = more || t.Skipped, false
+			more, t.Visit.Skipped = more || t.Visit.Skipped, false
 		}
 	}
 	return more
@@ -192,13 +192,13 @@ func (s *faultTest) removeFaults() {
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
 			s.repairRecord(r, r.Targets[j])
-			r.Targets[j].RolledBack, r.Targets[j].TakenBack = nil, false // what failed is mended, and asked for again
+			r.Targets[j].Rollback.Cause, r.Targets[j].Rollback.WithOthers = nil, false // what failed is mended, and asked for again
 		}
 	}
 	for _, w := range s.desired {
 		w.goesBack = false
 		if r := s.cluster.FindRollout(w.name); r != nil {
-			r.TakesBack = false
+			r.Rollback.Together = false
 		}
 	}
 	s.unproven = map[string]bool{}
@@ -225,10 +225,10 @@ func (s *faultTest) removeFaults() {
 		r.Paused, r.Yields, r.Broken = false, false, nil
 		for j := range r.Targets {
 			t := r.Targets[j]
-			t.Blocked, t.Skipped = nil, false
+			t.Blocked, t.Visit.Skipped = nil, false
 			for k := range t.Tasks {
 				if task := &t.Tasks[k]; task.Bounded {
-					task.Attempts, task.Noted = 0, 0
+					task.Attempts.Failed, task.Attempts.Noted = 0, 0
 				}
 			}
 		}
@@ -265,21 +265,21 @@ func (s *faultTest) finishAll() bool {
 }
 
 func (s *faultTest) finishTarget(t *rollout.Target) bool {
-	n, moved := s.cluster.FindNode(t.Node), len(t.Going) > 0
+	n, moved := s.cluster.FindNode(t.Node), len(t.Objects.Going) > 0
 	if n == nil || n.UID != t.UID {
 		t.Gone = true
 		return false
 	}
-	t.Going = nil
+	t.Objects.Going = nil
 	moved = finishPull(t) || moved
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
 		switch {
-		case k.Queued:
-		case k.Object != "" && k.Leaving:
+		case k.Object.Queued:
+		case k.Object.Name != "" && k.Object.Leaving:
 			s.cluster.LoseObject(t, k)
 			moved = true
-		case k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing && !k.Dead):
+		case k.Object.Name != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing && !k.Object.Dead):
 			s.endOrFail(t, n, k)
 			moved = true
 		}
@@ -304,7 +304,7 @@ func (s *faultTest) checkCompletion(plan rollout.Plan) {
 	for i := range s.cluster.State.Rollouts {
 		for j := range s.cluster.State.Rollouts[i].Targets {
 			t := s.cluster.State.Rollouts[i].Targets[j]
-			if n := s.cluster.FindNode(t.Node); t.Admitted && n != nil && n.UID == t.UID {
+			if n := s.cluster.FindNode(t.Node); t.Visit.Admitted && n != nil && n.UID == t.UID {
 				s.failf("%s is still in flight on %s", s.cluster.State.Rollouts[i].Ref, t.Node)
 			}
 		}

@@ -85,10 +85,10 @@ func (s *faultTest) addRollout(i int) {
 	}
 	r := rollout.Rollout{
 		Ref: w.name, Sequence: kind, UID: s.newUID(), Priority: 100 + 50*s.random.Intn(3), Barrier: s.chance(15), Serial: s.chance(20),
-		Required: s.chance(25), Once: kind == "NodeOp", KeepHeld: s.chance(50),
-		Numbered: kind == "Skyhook",
+		Taint: rollout.Taint{Required: s.chance(25)}, Once: kind == "NodeOp", KeepHeld: s.chance(50),
+		Numbering: rollout.Numbering{Stored: kind == "Skyhook"},
 	}
-	r.Autotaint = r.Required && s.chance(50)
+	r.Taint.NewNodes = r.Taint.Required && s.chance(50)
 	if s.chance(40) {
 		r.Drain = rollout.Drain{Timeout: time.Duration(20+s.random.Intn(100)) * time.Second,
 			OnTimeout: []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]}
@@ -103,7 +103,7 @@ func (s *faultTest) addRollout(i int) {
 	w.rollbacks = map[string]int{}
 	w.refuses = w.goesBack && s.chance(15)
 	w.takesBack, w.previous = w.goesBack && s.chance(50), map[string]map[string]desiredPackage{}
-	r.TakesBack = w.takesBack
+	r.Rollback.Together = w.takesBack
 	if w.goesBack && s.chance(60) {
 		w.installEarlier(s.cluster.State.Nodes)
 	}
@@ -214,7 +214,7 @@ func (s *faultTest) compileAll() {
 				return true
 			}
 			return n == nil && s.chance(20) || n != nil && n.UID != t.UID && s.chance(20) ||
-				n != nil && n.UID == t.UID && !r.Deleting && !w.nodes[t.Node] && !t.Admitted && !holdsNode(n, w.name) && !hasObjects(t)
+				n != nil && n.UID == t.UID && !r.Deleting && !w.nodes[t.Node] && !t.Visit.Admitted && !holdsNode(n, w.name) && !hasObjects(t)
 		})
 		s.cluster.Reindex()
 		for _, t := range r.Targets {
@@ -239,51 +239,51 @@ func (s *faultTest) compileAll() {
 
 // compileRollback notes what is complete on a node, and says whether it may go back to that. Other packages begin anew.
 func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) {
-	isIdle := !t.Admitted && t.RolledBack == nil && len(t.Tasks) == 0 && w.findAnyGoal(r, t) == ""
+	isIdle := !t.Visit.Admitted && t.Rollback.Cause == nil && len(t.Tasks) == 0 && w.findAnyGoal(r, t) == ""
 	if isIdle && !t.Leaving && !r.Deleting && !w.takeBack(r, t) && fmt.Sprint(w.before[t.UID]) != fmt.Sprint(w.packages) {
 		w.previous[t.UID], w.before[t.UID] = w.before[t.UID], maps.Clone(w.packages)
 	}
-	isFirst := !t.Admitted && t.RolledBack == nil && w.before[t.UID] == nil && len(w.kept[t.UID]) == 0
+	isFirst := !t.Visit.Admitted && t.Rollback.Cause == nil && w.before[t.UID] == nil && len(w.kept[t.UID]) == 0
 	if isFirst && !t.Leaving && !r.Deleting {
 		w.before[t.UID] = map[string]desiredPackage{} // what fails is uninstalled
 	}
 	wanted := fmt.Sprint(w.packages)
 	switch {
-	case t.RolledBack == nil:
+	case t.Rollback.Cause == nil:
 		delete(w.failed, t.UID)
 	case w.failed[t.UID] == "":
 		w.failed[t.UID] = wanted
 	case w.failed[t.UID] != wanted || r.Deleting:
-		t.RolledBack, t.TakenBack = nil, false
+		t.Rollback.Cause, t.Rollback.WithOthers = nil, false
 	}
-	t.CanRollBack = w.goesBack && t.RolledBack == nil && t.Admitted && !t.Leaving && !r.Deleting &&
+	t.Rollback.IfFailed = w.goesBack && t.Rollback.Cause == nil && t.Visit.Admitted && !t.Leaving && !r.Deleting &&
 		w.before[t.UID] != nil && fmt.Sprint(w.before[t.UID]) != wanted
-	t.CanBeTakenBack = t.CanRollBack && w.takesBack
-	t.RollbackRefused = ""
-	if t.CanRollBack && w.refuses {
-		t.RollbackRefused = "the node does not go back"
+	t.Rollback.IfOthers = t.Rollback.IfFailed && w.takesBack
+	t.Rollback.Refused = ""
+	if t.Rollback.IfFailed && w.refuses {
+		t.Rollback.Refused = "the node does not go back"
 	}
-	t.CanRollBackUnproven = t.CanRollBack && (t.Proof == nil || !t.Proof.Release)
+	t.Rollback.IfUnproven = t.Rollback.IfFailed && (t.Proof == nil || !t.Proof.Release)
 }
 
 // takeBack makes a complete node go back when the same packages failed on another one, if something else was there before.
 func (w *desiredRollout) takeBack(r *rollout.Rollout, t *rollout.Target) bool {
 	hasFailed := func(o *rollout.Target) bool {
-		return o.RolledBack != nil && !o.TakenBack && !o.Leaving && w.failed[o.UID] == fmt.Sprint(w.packages)
+		return o.Rollback.Cause != nil && !o.Rollback.WithOthers && !o.Leaving && w.failed[o.UID] == fmt.Sprint(w.packages)
 	}
 	isNew := w.previous[t.UID] != nil && fmt.Sprint(w.previous[t.UID]) != fmt.Sprint(w.packages)
 	if !w.takesBack || w.refuses || !w.goesBack || !isNew || len(w.kept[t.UID]) == 0 || !slices.ContainsFunc(r.Targets, hasFailed) {
 		return false
 	}
 	w.before[t.UID] = w.previous[t.UID]
-	t.RolledBack, t.TakenBack = &rollout.Why{Reason: rollout.ReasonRolledBack, Text: "another node went back"}, true
+	t.Rollback.Cause, t.Rollback.WithOthers = &rollout.Why{Reason: rollout.ReasonRolledBack, Text: "another node went back"}, true
 	w.rollbacks[t.UID+fmt.Sprint(w.packages)]++
 	return true
 }
 
 // packagesOn returns what a node is to have.
 func (w *desiredRollout) packagesOn(t *rollout.Target) map[string]desiredPackage {
-	if t.RolledBack != nil && w.before[t.UID] != nil {
+	if t.Rollback.Cause != nil && w.before[t.UID] != nil {
 		return w.before[t.UID]
 	}
 	return w.packages
@@ -310,8 +310,8 @@ func (s *faultTest) compileProof(w *desiredRollout, r *rollout.Rollout, t *rollo
 	if t.Proof != nil {
 		proof.Since, proof.Objects = t.Proof.Since, t.Proof.Objects
 	}
-	if isAsked := t.Admitted && !t.Leaving && !r.Deleting; !isAsked {
-		t.Strays, proof.Objects = append(t.Strays, proof.Objects...), nil
+	if isAsked := t.Visit.Admitted && !t.Leaving && !r.Deleting; !isAsked {
+		t.Objects.Strays, proof.Objects = append(t.Objects.Strays, proof.Objects...), nil
 	}
 	if s.unproven[t.Node] {
 		proof.Missing = &rollout.Why{Reason: rollout.ReasonProof, Text: "the validator found a fault"}
@@ -340,16 +340,16 @@ func (s *faultTest) damageRecord(r *rollout.Rollout, t *rollout.Target) {
 	s.damaged[key] = d
 	for _, k := range t.Tasks {
 		switch {
-		case k.Object == "" || k.State == rollout.StateSucceeded:
-		case k.Leaving:
-			t.Going = append(t.Going, k.Object)
+		case k.Object.Name == "" || k.State == rollout.StateSucceeded:
+		case k.Object.Leaving:
+			t.Objects.Going = append(t.Objects.Going, k.Object.Name)
 		default:
-			t.Strays = append(t.Strays, k.Object)
+			t.Objects.Strays = append(t.Objects.Strays, k.Object.Name)
 		}
 	}
 	t.Tasks = nil
 	if d.isLost {
-		t.Admitted = false
+		t.Visit.Admitted = false
 		maps.DeleteFunc(s.numbers[r.UID], func(_ int, n number) bool { return n.uid == t.UID })
 	}
 }
@@ -370,12 +370,12 @@ func (s *faultTest) repairRecord(r *rollout.Rollout, t *rollout.Target) {
 	t.Tasks, t.Blocked = was.tasks, nil
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
-		isObject := func(name string) bool { return name == k.Object }
-		isThere := slices.ContainsFunc(t.Strays, isObject) || slices.ContainsFunc(t.Going, isObject)
-		if k.Object != "" && k.State != rollout.StateSucceeded && !isThere {
+		isObject := func(name string) bool { return name == k.Object.Name }
+		isThere := slices.ContainsFunc(t.Objects.Strays, isObject) || slices.ContainsFunc(t.Objects.Going, isObject)
+		if k.Object.Name != "" && k.State != rollout.StateSucceeded && !isThere {
 			sim.RemoveObject(k)
 		}
-		t.Strays, t.Going = slices.DeleteFunc(t.Strays, isObject), slices.DeleteFunc(t.Going, isObject)
+		t.Objects.Strays, t.Objects.Going = slices.DeleteFunc(t.Objects.Strays, isObject), slices.DeleteFunc(t.Objects.Going, isObject)
 	}
 }
 
@@ -393,7 +393,7 @@ func holdsNode(n *rollout.Node, owner rollout.Ref) bool {
 }
 
 func hasObjects(t *rollout.Target) bool {
-	return len(t.Strays)+len(t.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object != "" })
+	return len(t.Objects.Strays)+len(t.Objects.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object.Name != "" })
 }
 
 func (w *desiredRollout) compileTarget(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
@@ -451,7 +451,7 @@ func selectTasks(tasks []rollout.Task, name string) []rollout.Task {
 func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n *rollout.Node, name string, chain []rollout.Task) []rollout.Task {
 	kept, goals := w.kept[t.UID], w.goals[t.UID]
 	releaseObjects(t, chain)
-	if len(chain) > 0 && !slices.ContainsFunc(chain, func(k rollout.Task) bool { return k.State != rollout.StateDone || k.Object != "" }) {
+	if len(chain) > 0 && !slices.ContainsFunc(chain, func(k rollout.Task) bool { return k.State != rollout.StateDone || k.Object.Name != "" }) {
 		g := goals[name]
 		if kept[name] = (installedPackage{g.version, g.config}); g.kind == "uninstall" {
 			delete(kept, name)
@@ -462,7 +462,7 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 	}
 	want := w.findGoal(r, t, name)
 	if g := goals[name]; len(chain) > 0 && want == (goal{kind: g.kind, desiredPackage: g.desiredPackage}) {
-		for w.forgets && len(chain) > 1 && chain[0].State == rollout.StateDone && chain[0].Object == "" {
+		for w.forgets && len(chain) > 1 && chain[0].State == rollout.StateDone && chain[0].Object.Name == "" {
 			g.begun = true
 			goals[name], chain = g, chain[1:]
 		}
@@ -476,7 +476,7 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 	if len(chain) > 0 && !isReplaceable(chain) {
 		for i := range chain {
 			k := &chain[i]
-			k.Stale = k.Object != "" && !k.Leaving && (k.State == rollout.StateFailing || k.State == rollout.StateRunning)
+			k.Object.Stale = k.Object.Name != "" && !k.Object.Leaving && (k.State == rollout.StateFailing || k.State == rollout.StateRunning)
 		}
 		return chain
 	}
@@ -489,7 +489,7 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 		return nil
 	}
 	goals[name] = want
-	want.once = t.CanRollBack && w.chains%2 == 0
+	want.once = t.Rollback.IfFailed && w.chains%2 == 0
 	w.chains++
 	chain = want.tasks(fmt.Sprintf("%s|%d.%d#%d", name, want.version, want.config, w.chains), name, n)
 	for i := range chain {
@@ -503,8 +503,8 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 // releaseObjects lists what is left of tasks that are done on a node that was given back: it belongs to no task.
 func releaseObjects(t *rollout.Target, chain []rollout.Task) {
 	for i := range chain {
-		if k := &chain[i]; !t.Admitted && k.State == rollout.StateDone && k.Object != "" && !k.Leaving {
-			t.Strays, k.Object = append(t.Strays, k.Object), ""
+		if k := &chain[i]; !t.Visit.Admitted && k.State == rollout.StateDone && k.Object.Name != "" && !k.Object.Leaving {
+			t.Objects.Strays, k.Object.Name = append(t.Objects.Strays, k.Object.Name), ""
 		}
 	}
 }
@@ -512,7 +512,7 @@ func releaseObjects(t *rollout.Target, chain []rollout.Task) {
 // isReplaceable reports whether no task of a chain is in progress.
 func isReplaceable(chain []rollout.Task) bool {
 	return !slices.ContainsFunc(chain, func(k rollout.Task) bool {
-		return k.Object != "" || k.Need == rollout.NeedAlone && k.Recorded == rollout.StateRunning
+		return k.Object.Name != "" || k.Need == rollout.NeedAlone && k.Recorded == rollout.StateRunning
 	})
 }
 

@@ -131,10 +131,10 @@ func (s *faultTest) noteDrift(a rollout.Action) {
 	delete(w.drift.found, a.Object)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		is, isThere := w.kept[t.UID][name]
-		if _, hasWork := w.goals[t.UID][name]; !isThere || hasWork || !w.drift.isRepaired || t.RolledBack != nil || !w.drift.mayRepair(t.UID, name, s.cluster.State.Now) {
+		if _, hasWork := w.goals[t.UID][name]; !isThere || hasWork || !w.drift.isRepaired || t.Rollback.Cause != nil || !w.drift.mayRepair(t.UID, name, s.cluster.State.Now) {
 			continue
 		}
-		if t.Admitted {
+		if t.Visit.Admitted {
 			s.failf("a check of %s ended in a repair, and %s works there", a.Node, a.Rollout)
 		}
 		s.logf("%s is repaired on %s", name, a.Node)
@@ -189,9 +189,9 @@ func (s *faultTest) compileDrift(w *desiredRollout, r *rollout.Rollout, t *rollo
 		drift = *t.Drift
 	}
 	if r.DriftLimit == 0 || t.Leaving || r.Deleting {
-		t.Strays = append(t.Strays, drift.Old...)
+		t.Objects.Strays = append(t.Objects.Strays, drift.Old...)
 		if drift.Object != "" {
-			t.Strays = append(t.Strays, drift.Object)
+			t.Objects.Strays = append(t.Objects.Strays, drift.Object)
 		}
 		t.Drift = nil
 		return
@@ -227,7 +227,7 @@ func (s *faultTest) checkVerify(v sim.View, a rollout.Action, seen *rollout.Targ
 	switch {
 	case r.Paused || r.Deleting || r.Broken != nil:
 		return "the rollout is paused or deleted"
-	case seen.Admitted || seen.Leaving || hasWork || seen.RolledBack != nil || seen.Blocked != nil:
+	case seen.Visit.Admitted || seen.Leaving || hasWork || seen.Rollback.Cause != nil || seen.Blocked != nil:
 		return "the target is not finished"
 	case n.Cordoned || len(n.Holds) > 0 || !n.Ready || n.Sending:
 		return "the node is held, not ready, or in use"
@@ -236,7 +236,7 @@ func (s *faultTest) checkVerify(v sim.View, a rollout.Action, seen *rollout.Targ
 	}
 	for i := range v.Snapshot.Rollouts {
 		for _, t := range v.Snapshot.Rollouts[i].Targets {
-			if t.Node == a.Node && t.Admitted && t.UID == n.UID {
+			if t.Node == a.Node && t.Visit.Admitted && t.UID == n.UID {
 				return "another rollout works on the node"
 			}
 		}

@@ -186,7 +186,7 @@ func (s *faultTest) releaseSkipped(name rollout.Ref) {
 		return
 	}
 	for i := range r.Targets {
-		r.Targets[i].Skipped = false
+		r.Targets[i].Visit.Skipped = false
 	}
 }
 
@@ -276,7 +276,7 @@ func (s *faultTest) changeControls() {
 		}
 	default:
 		for i := range r.Targets {
-			r.Targets[i].Skipped = false
+			r.Targets[i].Visit.Skipped = false
 		}
 	}
 	s.logf("a user changes %s: paused %v yields %v deleting %v; %s limit %d frozen %v", r.Ref, r.Paused, r.Yields, r.Deleting, g.Ref, g.Limit, g.Frozen != nil)
@@ -306,15 +306,15 @@ func (s *faultTest) resetNode(r *rollout.Rollout, t *rollout.Target) {
 	s.cluster.TouchNode(t.Node)
 	s.cluster.DropQueues(t)
 	for _, k := range t.Tasks {
-		if k.Object != "" {
-			t.Strays = append(t.Strays, k.Object)
+		if k.Object.Name != "" {
+			t.Objects.Strays = append(t.Objects.Strays, k.Object.Name)
 		}
 	}
 	if _, isDamaged := s.damaged[r.UID+t.UID]; isDamaged {
 		delete(s.damaged, r.UID+t.UID)
 		t.Blocked = nil
 	}
-	t.Tasks, t.Admitted, t.Skipped, t.Batch, t.Proof = nil, false, false, 0, nil
+	t.Tasks, t.Visit.Admitted, t.Visit.Skipped, t.Visit.Batch, t.Proof = nil, false, false, 0, nil
 	maps.DeleteFunc(s.numbers[r.UID], func(_ int, n number) bool { return n.uid == t.UID })
 	for _, w := range s.desired {
 		if w.name == r.Ref {
@@ -331,21 +331,21 @@ func (s *faultTest) runTarget(t *rollout.Target) {
 	if n == nil || n.UID != t.UID {
 		return
 	}
-	if len(t.Going) > 0 && n.Ready && s.chance(60) {
-		t.Going = t.Going[1:]
+	if len(t.Objects.Going) > 0 && n.Ready && s.chance(60) {
+		t.Objects.Going = t.Objects.Going[1:]
 	}
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
 		switch {
-		case k.Object == "", k.Queued:
-		case k.Leaving:
+		case k.Object.Name == "", k.Object.Queued:
+		case k.Object.Leaving:
 			if s.chance(60) {
 				s.cluster.LoseObject(t, k)
 			}
 		case !n.Ready:
 		case k.State == rollout.StateRunning:
 			s.runTask(t, n, k)
-		case k.State == rollout.StateFailing && !k.Dead && s.chance(30): // the kubelet retries
+		case k.State == rollout.StateFailing && !k.Object.Dead && s.chance(30): // the kubelet retries
 			s.endOrFail(t, n, k)
 		}
 	}
@@ -354,11 +354,11 @@ func (s *faultTest) runTarget(t *rollout.Target) {
 func (s *faultTest) runTask(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
 	switch {
 	case s.chance(s.rates.reset): // the pod is deleted
-		s.logf("%s of %s is deleted", k.Object, t.Node)
+		s.logf("%s of %s is deleted", k.Object.Name, t.Node)
 		s.cluster.LoseObject(t, k)
 	case s.chance(s.rates.hang):
 	case k.Why == nil && s.chance(s.rates.pull):
-		k.Why, k.Unpulled = &rollout.Why{Reason: rollout.ReasonImagePull, Text: "the image cannot be pulled"}, true
+		k.Why, k.Object.Unpulled = &rollout.Why{Reason: rollout.ReasonImagePull, Text: "the image cannot be pulled"}, true
 	case s.chance(40):
 		s.endOrFail(t, n, k)
 	}
@@ -367,7 +367,7 @@ func (s *faultTest) runTask(t *rollout.Target, n *rollout.Node, k *rollout.Task)
 func (s *faultTest) endOrFail(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
 	if s.chance(s.rates.fail) {
 		s.cluster.FailTask(k, s.chance(40), rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"})
-		s.logf("%s fails on %s (%d)", k.ID, t.Node, k.Attempts)
+		s.logf("%s fails on %s (%d)", k.ID, t.Node, k.Attempts.Failed)
 		return
 	}
 	s.logf("%s succeeds on %s", k.ID, t.Node)
@@ -375,16 +375,16 @@ func (s *faultTest) endOrFail(t *rollout.Target, n *rollout.Node, k *rollout.Tas
 		s.runInterrupt(t, n, k)
 	}
 	if s.cluster.GoOn(t, k) {
-		s.done[t.UID+k.ID] = t.Admission
-		k.Dead, k.Stale = false, false
+		s.done[t.UID+k.ID] = t.Visit.Admission
+		k.Object.Dead, k.Object.Stale = false, false
 		return
 	}
-	k.State, k.Why, k.Dead, k.Stale = rollout.StateSucceeded, nil, false, false
+	k.State, k.Why, k.Object.Dead, k.Object.Stale = rollout.StateSucceeded, nil, false, false
 }
 
 // runInterrupt checks that each interrupt succeeds once in each admission.
 func (s *faultTest) runInterrupt(t *rollout.Target, n *rollout.Node, k *rollout.Task) {
-	id := strings.Join([]string{t.UID, fmt.Sprint(t.Admission), k.ID, fmt.Sprint(s.serialOf(t, k))}, " ")
+	id := strings.Join([]string{t.UID, fmt.Sprint(t.Visit.Admission), k.ID, fmt.Sprint(s.serialOf(t, k))}, " ")
 	if s.ended[id] {
 		s.failf("interrupt %s succeeded twice", id)
 	}
@@ -396,4 +396,4 @@ func (s *faultTest) runInterrupt(t *rollout.Target, n *rollout.Node, k *rollout.
 }
 
 // serialOf distinguishes interrupts of one name in one admission: the definition may change meanwhile.
-func (s *faultTest) serialOf(_ *rollout.Target, k *rollout.Task) time.Time { return k.Started }
+func (s *faultTest) serialOf(_ *rollout.Target, k *rollout.Task) time.Time { return k.Attempts.Started }

@@ -119,14 +119,14 @@ func hasFinallyFailed(t *rollout.Target) bool {
 		if limit == 0 {
 			limit = 3
 		}
-		return k.State != rollout.StateDone && k.State != rollout.StateSucceeded && k.Attempts >= limit
+		return k.State != rollout.StateDone && k.State != rollout.StateSucceeded && k.Attempts.Failed >= limit
 	})
 }
 
 // checkProof: a node is given back only after all its work was recorded, then its proof was waited for, and everything was true; or the
 // proof was late and allows it.
 func checkProof(v sim.View, a rollout.Action, seen *rollout.Target, r *rollout.Rollout) string {
-	isAsked := seen.Proof != nil && seen.Admitted && !seen.Leaving && !r.Deleting
+	isAsked := seen.Proof != nil && seen.Visit.Admitted && !seen.Leaving && !r.Deleting
 	switch {
 	case !isAsked:
 	case a.Why.Reason == rollout.ReasonProofFailed && !(seen.Proof.Release && isProofLate(v, seen)):
@@ -159,16 +159,16 @@ func isProofLate(v sim.View, t *rollout.Target) bool {
 
 // goesBack reports whether a target that failed goes back, or is about to.
 func goesBack(v sim.View, t *rollout.Target) bool {
-	if t.RollbackRefused != "" {
+	if t.Rollback.Refused != "" {
 		return false
 	}
-	isAbout := t.CanRollBack && hasFinallyFailed(t) || t.CanRollBackUnproven && isProofLate(v, t)
-	return t.RolledBack != nil || isAbout && !t.Skipped
+	isAbout := t.Rollback.IfFailed && hasFinallyFailed(t) || t.Rollback.IfUnproven && isProofLate(v, t)
+	return t.Rollback.Cause != nil || isAbout && !t.Visit.Skipped
 }
 
 // isStoppedByRollback reports whether a target must not begin, because another one goes or went back, or is about to.
 func isStoppedByRollback(v sim.View, t *rollout.Target, r *rollout.Rollout) bool {
-	if !r.TakesBack || r.Deleting || t.RolledBack != nil {
+	if !r.Rollback.Together || r.Deleting || t.Rollback.Cause != nil {
 		return false
 	}
 	for _, o := range r.Targets {
@@ -183,16 +183,16 @@ func isStoppedByRollback(v sim.View, t *rollout.Target, r *rollout.Rollout) bool
 // checkRollback: a node goes back when its work failed for good or its proof is late, if it may, when nothing runs there any more, and
 // once for each set of packages.
 func (s *faultTest) checkRollback(v sim.View, a rollout.Action, seen, t *rollout.Target) string {
-	isUnproven := seen.CanRollBackUnproven && isProofLate(v, seen)
-	isTakenBack := seen.CanBeTakenBack && isStoppedByRollback(v, seen, s.findObservedRollout(v, a.Rollout))
+	isUnproven := seen.Rollback.IfUnproven && isProofLate(v, seen)
+	isTakenBack := seen.Rollback.IfOthers && isStoppedByRollback(v, seen, s.findObservedRollout(v, a.Rollout))
 	switch {
-	case seen.RolledBack != nil:
+	case seen.Rollback.Cause != nil:
 		return "it went back already"
-	case seen.RollbackRefused != "":
+	case seen.Rollback.Refused != "":
 		return "its packages refuse that"
-	case !(seen.CanRollBack && hasFinallyFailed(seen)) && !isUnproven && !isTakenBack:
+	case !(seen.Rollback.IfFailed && hasFinallyFailed(seen)) && !isUnproven && !isTakenBack:
 		return "nothing failed for good, or it may not go back"
-	case slices.ContainsFunc(seen.Tasks, func(k rollout.Task) bool { return k.Object != "" && k.State == rollout.StateRunning }):
+	case slices.ContainsFunc(seen.Tasks, func(k rollout.Task) bool { return k.Object.Name != "" && k.State == rollout.StateRunning }):
 		return "something runs on the node"
 	}
 	for _, w := range s.desired {
@@ -200,7 +200,7 @@ func (s *faultTest) checkRollback(v sim.View, a rollout.Action, seen, t *rollout
 			continue
 		}
 		w.rollbacks[t.UID+fmt.Sprint(w.packages)]++
-		if n := w.rollbacks[t.UID+fmt.Sprint(w.packages)]; n > 1 && t.RolledBack != nil {
+		if n := w.rollbacks[t.UID+fmt.Sprint(w.packages)]; n > 1 && t.Rollback.Cause != nil {
 			return fmt.Sprintf("it goes back from the same packages for the %d. time", n)
 		}
 	}
@@ -218,16 +218,16 @@ func checksOf(t *rollout.Target) []string {
 // isOccupied reports whether a node is not given back though no admission is recorded: the rollout holds it, or has an
 // object there.
 func isOccupied(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) bool {
-	isGivenUp := t.Skipped && r.KeepHeld && !r.Deleting
+	isGivenUp := t.Visit.Skipped && r.KeepHeld && !r.Deleting
 	return mayBeWorking(t) || holdsNode(n, r.Ref) && !isGivenUp
 }
 
 // mayBeWorking reports whether a target has objects on its node that may do something there.
 func mayBeWorking(t *rollout.Target) bool {
 	isThere := func(k rollout.Task) bool {
-		return k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing)
+		return k.Object.Name != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing)
 	}
-	return len(t.Strays)+len(t.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, isThere)
+	return len(t.Objects.Strays)+len(t.Objects.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, isThere)
 }
 
 // busyNodes returns the nodes that count against the limit of a group: by the current admissions, by what is on nodes that
@@ -242,14 +242,14 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 			if t.Group != g.Ref || n == nil || n.UID != t.UID || s.isMoved(v, r, t) {
 				continue
 			}
-			if !t.Admitted && !isOccupied(r, t, n) {
+			if !t.Visit.Admitted && !isOccupied(r, t, n) {
 				continue
 			}
 			was := s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: t.Node})
-			if was != nil && was.Skipped && r.KeepHeld && !t.Admitted && !mayBeWorking(t) {
+			if was != nil && was.Visit.Skipped && r.KeepHeld && !t.Visit.Admitted && !mayBeWorking(t) {
 				continue // it was given up, and its rollout was edited since
 			}
-			if was != nil && was.Admitted && !goesBack(v, was) && (hasFinallyFailed(was) || isProofLate(v, was)) {
+			if was != nil && was.Visit.Admitted && !goesBack(v, was) && (hasFinallyFailed(was) || isProofLate(v, was)) {
 				if at := findObservedNode(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Ref) && !holdsNode(n, r.Ref) {
 					continue
 				}
@@ -278,10 +278,10 @@ func (s *faultTest) addAwaited(busy map[string]bool, v sim.View, g *rollout.Grou
 				continue
 			}
 			isPending := func(k rollout.Task) bool { return k.State != rollout.StateDone }
-			if t.FinishedAt.After(r.CountsFrom()) || !slices.ContainsFunc(t.Tasks, isPending) {
+			if t.Visit.FinishedAt.After(r.CountsFrom()) || !slices.ContainsFunc(t.Tasks, isPending) {
 				continue
 			}
-			if was != nil && (was.Admitted || hasBatch(was, r)) {
+			if was != nil && (was.Visit.Admitted || hasBatch(was, r)) {
 				continue // it was written, and perhaps reset since
 			}
 			if !hasBatch(t, r) {
@@ -293,8 +293,8 @@ func (s *faultTest) addAwaited(busy map[string]bool, v sim.View, g *rollout.Grou
 
 // hasBatch reports whether the admission of a reservation was written to its node.
 func hasBatch(t *rollout.Target, r rollout.Reservation) bool {
-	isOfGroup := t.BatchOf.IsZero() || t.BatchOf == r.Group
-	return isOfGroup && t.Batch >= r.Batch
+	isOfGroup := t.Visit.BatchOf.IsZero() || t.Visit.BatchOf == r.Group
+	return isOfGroup && t.Visit.Batch >= r.Batch
 }
 
 // isMoved reports whether a target changed its group since an operator has read it.
@@ -334,22 +334,22 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 	busy := s.busyNodes(v, g)
 	s.addAwaited(busy, v, g)
 	delete(busy, a.Node) // it is counted once, whatever else counts there
-	if limit := s.highestLimit(g); len(busy) >= limit && !t.Admitted {
+	if limit := s.highestLimit(g); len(busy) >= limit && !t.Visit.Admitted {
 		return fmt.Sprintf("%d of %d slots are used: %v", len(busy), limit, busy)
 	}
 	n := findObservedNode(v, a.Node)
 	switch {
 	case !n.Ready:
 		return "the node is not ready"
-	case seen.Skipped && !r.Deleting:
+	case seen.Visit.Skipped && !r.Deleting:
 		return "the target was given up"
-	case g.Frozen != nil && !(seen.TakenBack && g.Frozen.Reason == rollout.ReasonHealthGate):
+	case g.Frozen != nil && !(seen.Rollback.WithOthers && g.Frozen.Reason == rollout.ReasonHealthGate):
 		return "the group is frozen"
-	case g.Memory.Stopped && !r.Deleting && !seen.TakenBack:
+	case g.Memory.Stopped && !r.Deleting && !seen.Rollback.WithOthers:
 		return "the group stopped"
 	case g.Closing != nil && v.Now.Add(g.Closing.Margin).After(g.Closing.At):
 		return "the window closes too soon"
-	case g.Failed != nil && !r.Deleting && !seen.TakenBack:
+	case g.Failed != nil && !r.Deleting && !seen.Rollback.WithOthers:
 		return "a health gate that stops the group is false"
 	case checkWave(v, g, r, seen) != "":
 		return checkWave(v, g, r, seen)
@@ -357,8 +357,8 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		return "the ledger is not written"
 	}
 	for i := range r.Targets {
-		if o := r.Targets[i]; o.Admitted && isOnItsNode(v, o) && (o.Order == a.Order || o.Order > a.Order && !isReserved(v, a)) {
-			return fmt.Sprintf("order %d belongs to %s", o.Order, o.Node)
+		if o := r.Targets[i]; o.Visit.Admitted && isOnItsNode(v, o) && (o.Visit.Order == a.Order || o.Visit.Order > a.Order && !isReserved(v, a)) {
+			return fmt.Sprintf("order %d belongs to %s", o.Visit.Order, o.Node)
 		}
 	}
 	if g.Spread.Limit > 0 {
@@ -373,7 +373,7 @@ func (s *faultTest) checkAdmit(v sim.View, a rollout.Action, t, seen *rollout.Ta
 		}
 	}
 	for i := range s.cluster.State.Rollouts {
-		if o := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, a.Node); o != nil && o != t && o.Admitted && o.UID == t.UID && !s.isShared(v, a, r, o) {
+		if o := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, a.Node); o != nil && o != t && o.Visit.Admitted && o.UID == t.UID && !s.isShared(v, a, r, o) {
 			return "another rollout is in progress on the node"
 		}
 	}
@@ -440,8 +440,8 @@ func (s *faultTest) checkBatch(v sim.View, a rollout.Action, g *rollout.Group, t
 
 // isOfBatch reports whether a target is in the open batch of a group.
 func isOfBatch(t *rollout.Target, g *rollout.Group) bool {
-	isOfGroup := t.BatchOf.IsZero() || t.BatchOf == g.Ref
-	return t.Admitted && isOfGroup && t.Batch >= g.Memory.From
+	isOfGroup := t.Visit.BatchOf.IsZero() || t.Visit.BatchOf == g.Ref
+	return t.Visit.Admitted && isOfGroup && t.Visit.Batch >= g.Memory.From
 }
 
 // checkOrder checks that earlier rollouts of the kind come first.
@@ -455,11 +455,11 @@ func (s *faultTest) checkOrder(v sim.View, a rollout.Action, r *rollout.Rollout)
 		for j := range e.Targets {
 			t := e.Targets[j]
 			n := findObservedNode(v, t.Node)
-			if n == nil || n.UID != t.UID || t.Gone || t.Leaving && !t.Admitted || e.Once && t.Skipped {
+			if n == nil || n.UID != t.UID || t.Gone || t.Leaving && !t.Visit.Admitted || e.Once && t.Visit.Skipped {
 				continue
 			}
-			hasWork := t.Admitted || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
-			isShared := t.Node == a.Node && t.Admitted && s.isShared(v, a, r, t)
+			hasWork := t.Visit.Admitted || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
+			isShared := t.Node == a.Node && t.Visit.Admitted && s.isShared(v, a, r, t)
 			if hasWork && (t.Node == a.Node && !isShared || e.Barrier) {
 				return e.Ref.String() + " goes first on " + t.Node
 			}
@@ -475,7 +475,7 @@ func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) s
 	if isMoved := g == nil || seen != nil && seen.Group != t.Group; isMoved { // to another group since
 		return ""
 	}
-	if !t.Admitted {
+	if !t.Visit.Admitted {
 		return "the target is not admitted"
 	}
 	if holdsNode(n, a.Rollout) {
@@ -489,7 +489,7 @@ func (s *faultTest) checkHold(v sim.View, a rollout.Action, t *rollout.Target) s
 		r := &s.cluster.State.Rollouts[i]
 		for j := range r.Targets {
 			other := r.Targets[j]
-			if o := s.cluster.FindNode(other.Node); o != nil && other.Group == g.Ref && !s.isMoved(v, r, other) && other.Admitted && holdsNode(o, r.Ref) {
+			if o := s.cluster.FindNode(other.Node); o != nil && other.Group == g.Ref && !s.isMoved(v, r, other) && other.Visit.Admitted && holdsNode(o, r.Ref) {
 				held[o.Name] = true
 			}
 		}
@@ -508,7 +508,7 @@ func (s *faultTest) checkUntaint(v sim.View, a rollout.Action) string {
 	for i := range v.Rollouts {
 		r := &v.Rollouts[i]
 		t, seen := s.cluster.FindTarget(r.Ref, a.Node), s.findObservedTarget(v, rollout.Action{Rollout: r.Ref, Node: a.Node})
-		if !r.Required || r.Deleting || t == nil || seen == nil || seen.Leaving || n != nil && seen.UID != n.UID {
+		if !r.Taint.Required || r.Deleting || t == nil || seen == nil || seen.Leaving || n != nil && seen.UID != n.UID {
 			continue
 		}
 		for _, k := range s.mergeObserved(t, seen).Tasks {
@@ -550,7 +550,7 @@ func (s *faultTest) checkBatchEnd(snap rollout.Snapshot, plan rollout.Plan) {
 					continue
 				}
 				isProofFailed := isProofLate(sim.View{Snapshot: snap}, t) && !t.Proof.Release
-				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(t) && !isProofFailed && t.RolledBack == nil {
+				if !t.Leaving && t.Blocked == nil && r.Broken == nil && !(r.Paused && r.Yields) && !hasFinallyFailed(t) && !isProofFailed && t.Rollback.Cause == nil {
 					s.failf("a batch of %s is closed while %s is in progress", g.Group, t.Node)
 				}
 			}

@@ -16,19 +16,19 @@ func settleQueues(t *rollout.Target) {
 	for again := true; again; {
 		again = false
 		for i := range t.Tasks {
-			if k := &t.Tasks[i]; k.Queued && (k.Stale || !mayFollow(t, k)) {
-				for j := range t.Queues {
-					t.Queues[j].Unwanted = t.Queues[j].Unwanted || t.Queues[j].Object == k.Object
+			if k := &t.Tasks[i]; k.Object.Queued && (k.Object.Stale || !mayFollow(t, k)) {
+				for j := range t.Objects.Queues {
+					t.Objects.Queues[j].Unwanted = t.Objects.Queues[j].Unwanted || t.Objects.Queues[j].Object == k.Object.Name
 				}
-				k.State, k.Object, k.Queued, k.Stale = rollout.StatePending, "", false, false
+				k.State, k.Object.Name, k.Object.Queued, k.Object.Stale = rollout.StatePending, "", false, false
 				again = true
 			}
 		}
 	}
-	isEnding := slices.ContainsFunc(t.Queues, func(q rollout.Queue) bool { return q.Unwanted })
+	isEnding := slices.ContainsFunc(t.Objects.Queues, func(q rollout.Queue) bool { return q.Unwanted })
 	for i := range t.Tasks {
-		if k := &t.Tasks[i]; k.Object == "" && k.State == rollout.StatePending {
-			k.Leaving = isEnding
+		if k := &t.Tasks[i]; k.Object.Name == "" && k.State == rollout.StatePending {
+			k.Object.Leaving = isEnding
 		}
 	}
 }
@@ -37,7 +37,7 @@ func settleQueues(t *rollout.Target) {
 func mayFollow(t *rollout.Target, k *rollout.Task) bool {
 	return !slices.ContainsFunc(k.After, func(id string) bool {
 		before := sim.FindTask(t, id)
-		return before != nil && before.State != rollout.StateDone && before.Object != k.Object
+		return before != nil && before.State != rollout.StateDone && before.Object.Name != k.Object.Name
 	})
 }
 

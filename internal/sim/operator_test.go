@@ -54,8 +54,8 @@ func (o *operator) decide() {
 	o.readClock()
 	for i := range o.view.Rollouts { // the pods of some nodes are not listed yet
 		for j := range o.view.Rollouts[i].Targets {
-			if t := o.view.Rollouts[i].Targets[j]; t.PodsSeen && s.chance(10) {
-				t.Pods, t.PodsSeen = nil, false
+			if t := o.view.Rollouts[i].Targets[j]; t.Drain.PodsSeen && s.chance(10) {
+				t.Drain.Pods, t.Drain.PodsSeen = nil, false
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func (o *operator) markSending() {
 		for _, f := range o.inFlight {
 			for _, a := range f.actions {
 				if a.Verb == rollout.VerbAdmit && a.Rollout == q.Ref {
-					q.OnTheirWay = max(q.OnTheirWay, a.Order+1)
+					q.Numbering.OnTheirWay = max(q.Numbering.OnTheirWay, a.Order+1)
 				}
 			}
 		}
@@ -209,9 +209,9 @@ func (o *operator) saveStatus() {
 		if o.s.findEpoch(r.Rollout) > o.lastEpoch(r.Rollout) {
 			continue // another operator wrote its ledger, which is in the same object
 		}
-		if to != nil && to.UID == before.UID && to.NextOrder == before.NextOrder {
-			to.NextOrder = r.NextOrder
-			if r.NextOrder == 0 && before.NextOrder > 0 {
+		if to != nil && to.UID == before.UID && to.Numbering.Next == before.Numbering.Next {
+			to.Numbering.Next = r.NextOrder
+			if r.NextOrder == 0 && before.Numbering.Next > 0 {
 				o.s.endNumbers(o, to)
 			}
 		}
@@ -273,7 +273,7 @@ func (o *operator) applyAction(r observation, a rollout.Action) {
 		s.failf("%s did %s of %s for %s on %s: %s", o.name, a.Verb, a.Task, a.Rollout, a.Node, broken)
 	}
 	if t := s.cluster.FindTarget(a.Rollout, a.Node); t != nil && a.Verb == rollout.VerbRecord && a.State == rollout.StateDone {
-		s.done[t.UID+a.Task] = t.Admission
+		s.done[t.UID+a.Task] = t.Visit.Admission
 	}
 	if a.Verb == rollout.VerbNote {
 		s.noteDrift(a)

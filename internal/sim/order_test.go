@@ -18,7 +18,7 @@ type number struct {
 // checkNumber checks that the numbers of a rollout start at 0, increase, and are given once.
 func (s *faultTest) checkNumber(by observation, a rollout.Action) {
 	r, t := s.cluster.FindRollout(a.Rollout), s.cluster.FindTarget(a.Rollout, a.Node)
-	if r == nil || t == nil || !r.Numbered {
+	if r == nil || t == nil || !r.Numbering.Stored {
 		return
 	}
 	given := s.numbers[r.UID]
@@ -38,8 +38,8 @@ func (s *faultTest) checkNumber(by observation, a rollout.Action) {
 func (s *faultTest) endNumbers(o *operator, r *rollout.Rollout) {
 	given := map[int]number{}
 	for i := range r.Targets {
-		if t := r.Targets[i]; t.Admitted && !o.isRetiring(r.Ref, t.Node) {
-			given[t.Order] = number{t.UID, s.numbers[r.UID][t.Order].decision}
+		if t := r.Targets[i]; t.Visit.Admitted && !o.isRetiring(r.Ref, t.Node) {
+			given[t.Visit.Order] = number{t.UID, s.numbers[r.UID][t.Visit.Order].decision}
 		}
 	}
 	s.numbers[r.UID] = given

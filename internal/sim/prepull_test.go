@@ -19,15 +19,15 @@ func (s *faultTest) compilePull(w *desiredRollout, r *rollout.Rollout, t *rollou
 		p = *t.Pull
 	}
 	if t.Leaving || r.Deleting {
-		t.Strays = append(t.Strays, p.Old...)
+		t.Objects.Strays = append(t.Objects.Strays, p.Old...)
 		if p.Object != "" {
-			t.Strays = append(t.Strays, p.Object)
+			t.Objects.Strays = append(t.Objects.Strays, p.Object)
 		}
 		t.Pull = nil
 		return
 	}
 	hasWork := slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
-	p.Needed = w.pulls && hasWork && !t.Admitted && t.RolledBack == nil
+	p.Needed = w.pulls && hasWork && !t.Visit.Admitted && t.Rollback.Cause == nil
 	switch {
 	case !p.Needed && p.Object != "":
 		p = rollout.Pull{Old: append(slices.Clone(p.Old), p.Object)}
@@ -68,7 +68,7 @@ func (s *faultTest) checkPull(v sim.View, seen *rollout.Target, r *rollout.Rollo
 		return "the rollout is deleted"
 	case seen.Pull == nil || !seen.Pull.Needed || seen.Pull.Object != "" || seen.Pull.Leaving:
 		return "no pull is needed"
-	case seen.Admitted || seen.Leaving || !n.Ready || n.Sending:
+	case seen.Visit.Admitted || seen.Leaving || !n.Ready || n.Sending:
 		return "the target is admitted, or cannot begin"
 	case g.Frozen != nil, g.Memory.Stopped, g.Failed != nil:
 		return "the group is frozen or stopped"
@@ -80,7 +80,7 @@ func (s *faultTest) checkPull(v sim.View, seen *rollout.Target, r *rollout.Rollo
 
 // checkPulled: a target is admitted when its images are on the node.
 func checkPulled(v sim.View, a rollout.Action, seen *rollout.Target, r *rollout.Rollout) string {
-	isExempt := seen.TakenBack || r.Deleting || isReserved(v, a) || holdsNode(findObservedNode(v, a.Node), r.Ref) || hasObjects(seen)
+	isExempt := seen.Rollback.WithOthers || r.Deleting || isReserved(v, a) || holdsNode(findObservedNode(v, a.Node), r.Ref) || hasObjects(seen)
 	if p := seen.Pull; p != nil && p.Needed && !p.Ended && !isExempt {
 		return "its images are not on the node"
 	}

@@ -41,9 +41,9 @@ func (s *faultTest) checkWait(v sim.View, a rollout.Action, seen *rollout.Target
 	wasHeld := holdsNode(n, a.Rollout)
 	switch {
 	case !r.Drain.WaitFirst || !needsDrain || wasHeld:
-	case !seen.PodsSeen:
+	case !seen.Drain.PodsSeen:
 		return "its pods are not known"
-	case slices.ContainsFunc(seen.Pods, func(p rollout.Pod) bool { return p.Wait }) && !s.mayForceProtected(a.Node, r):
+	case slices.ContainsFunc(seen.Drain.Pods, func(p rollout.Pod) bool { return p.Wait }) && !s.mayForceProtected(a.Node, r):
 		return "a protected pod runs there"
 	}
 	return ""
@@ -52,7 +52,7 @@ func (s *faultTest) checkWait(v sim.View, a rollout.Action, seen *rollout.Target
 // hasLowerPriority reports whether the operator has read a pod on the node whose priority is lower than that of the pod that it evicts.
 func (s *faultTest) hasLowerPriority(v sim.View, a rollout.Action) bool {
 	t := s.findObservedTarget(v, a)
-	return t != nil && slices.ContainsFunc(t.Pods, func(p rollout.Pod) bool { return !p.Stays && p.Priority < a.Pod.Priority })
+	return t != nil && slices.ContainsFunc(t.Drain.Pods, func(p rollout.Pod) bool { return !p.Stays && p.Priority < a.Pod.Priority })
 }
 
 // hasPodLeft reports whether a pod has to leave the node. A protected one that is waited for no longer may stay.

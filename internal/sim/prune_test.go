@@ -137,8 +137,8 @@ func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 			kind = "NodeOp"
 		}
 		o := rollout.Rollout{Ref: rollout.Ref{Kind: kind, Name: fmt.Sprintf("r%d", i)}, Sequence: kind, Priority: 10 * r.Intn(3), Barrier: chance(15), Paused: chance(12), Yields: chance(30),
-			Serial: chance(20), Required: chance(10), Once: kind == "NodeOp", Numbered: kind == "Skyhook"}
-		o.Autotaint = o.Required && chance(50)
+			Serial: chance(20), Taint: rollout.Taint{Required: chance(10)}, Once: kind == "NodeOp", Numbering: rollout.Numbering{Stored: kind == "Skyhook"}}
+		o.Taint.NewNodes = o.Taint.Required && chance(50)
 		if chance(10) {
 			o.Limit = 1 + r.Intn(4)
 		}
@@ -171,7 +171,7 @@ func newRandomSnapshot(r *rand.Rand) rollout.Snapshot {
 			if chance(90) {
 				t := newRandomTarget(r, n, find(s.Groups, group))
 				if o.Drain.WaitFirst && chance(20) {
-					t.Pods = append(t.Pods, rollout.Pod{Namespace: "jobs", Name: n.Name, UID: n.Name, Wait: true})
+					t.Drain.Pods = append(t.Drain.Pods, rollout.Pod{Namespace: "jobs", Name: n.Name, UID: n.Name, Wait: true})
 				}
 				o.Targets = append(o.Targets, &t)
 			}
@@ -238,7 +238,7 @@ func newRandomTarget(r *rand.Rand, n rollout.Node, g *rollout.Group) rollout.Tar
 		t.Blocked = &rollout.Why{Reason: rollout.ReasonIgnored, Text: "the node is ignored"}
 	}
 	if r.Intn(100) < 10 {
-		t.Pods = []rollout.Pod{{Namespace: "web", Name: "p-" + n.Name, UID: "p-" + n.Name}}
+		t.Drain.Pods = []rollout.Pod{{Namespace: "web", Name: "p-" + n.Name, UID: "p-" + n.Name}}
 	}
 	return t
 }
@@ -250,15 +250,15 @@ func addFaults(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 			t := s.Rollouts[i].Targets[j]
 			switch {
 			case r.Intn(100) > 6:
-			case t.Admitted:
+			case t.Visit.Admitted:
 				for k := range t.Tasks {
-					if task := &t.Tasks[k]; task.Object != "" {
-						task.State, task.Attempts, task.Dead, task.FailedAt = rollout.StateFailing, 1+r.Intn(4), r.Intn(2) == 0, s.Now
+					if task := &t.Tasks[k]; task.Object.Name != "" {
+						task.State, task.Attempts.Failed, task.Object.Dead, task.Attempts.FailedAt = rollout.StateFailing, 1+r.Intn(4), r.Intn(2) == 0, s.Now
 						task.Why = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}
 					}
 				}
 			default:
-				t.Strays = []string{"stray"}
+				t.Objects.Strays = []string{"stray"}
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (s *faultTest) isSharedInBatch(g *rollout.Group, t *rollout.Target, isReser
 	for i := range s.cluster.State.Rollouts {
 		o := s.cluster.FindTarget(s.cluster.State.Rollouts[i].Ref, t.Node)
 		isHere := o != nil && o != t && o.UID == t.UID && o.Group == g.Ref
-		if isHere && (isOfBatch(o, g) || isReserved && o.BatchOf == g.Ref && o.Batch >= g.Memory.From) {
+		if isHere && (isOfBatch(o, g) || isReserved && o.Visit.BatchOf == g.Ref && o.Visit.Batch >= g.Memory.From) {
 			return true
 		}
 	}
@@ -43,7 +43,7 @@ func (s *faultTest) checkTurn(a rollout.Action, r *rollout.Rollout) string {
 	for i := range s.cluster.State.Rollouts {
 		other := &s.cluster.State.Rollouts[i]
 		o := s.cluster.FindTarget(other.Ref, a.Node)
-		isInProgress := o != nil && other.Ref != r.Ref && o.UID == n.UID && o.Admitted && r.SharesReboots && other.SharesReboots
+		isInProgress := o != nil && other.Ref != r.Ref && o.UID == n.UID && o.Visit.Admitted && r.SharesReboots && other.SharesReboots
 		if isInProgress && mayBeWorking(o) {
 			return "another rollout that shares its reboot works on the node"
 		}

@@ -275,22 +275,22 @@ func (r *runner) terminatePods(node string) {
 // advanceTask lets the object of a task succeed if its time is over.
 func (r *runner) advanceTask(of *rollout.Rollout, t *rollout.Target, k *rollout.Task) {
 	isRunning := k.State == rollout.StateRunning || k.State == rollout.StateFailing
-	hasObject := k.Object != "" && !k.Dead && !k.Leaving && !k.Queued
+	hasObject := k.Object.Name != "" && !k.Object.Dead && !k.Object.Leaving && !k.Object.Queued
 	if !isRunning || !hasObject {
 		return
 	}
 	now := r.cluster.State.Now
-	end, isKnown := r.ends[k.Object]
+	end, isKnown := r.ends[k.Object.Name]
 	if !isKnown {
-		began := k.Started
+		began := k.Attempts.Started
 		if began.IsZero() || k.State == rollout.StateFailing {
 			began = now
 		}
 		end = began.Add(r.durations.Task(*of, *t, *k))
-		r.ends[k.Object] = end
+		r.ends[k.Object.Name] = end
 	}
 	if !now.Before(end) {
-		delete(r.ends, k.Object)
+		delete(r.ends, k.Object.Name)
 		r.cluster.SucceedTask(t, k)
 	}
 }
@@ -341,7 +341,7 @@ func HasStatusChange(v View, p rollout.Plan) bool {
 	}
 	for i := range p.Reports {
 		r := &v.Rollouts[i]
-		if r.Numbered && r.NextOrder != p.Reports[i].NextOrder {
+		if r.Numbering.Stored && r.Numbering.Next != p.Reports[i].NextOrder {
 			return true
 		}
 	}
@@ -354,6 +354,6 @@ func hasNewLook(s *rollout.Snapshot, nodes []string) bool {
 		return false
 	}
 	listed := map[string]bool{}
-	eachTarget(s, func(_ *rollout.Rollout, t *rollout.Target) { listed[t.Node] = listed[t.Node] || t.PodsSeen })
+	eachTarget(s, func(_ *rollout.Rollout, t *rollout.Target) { listed[t.Node] = listed[t.Node] || t.Drain.PodsSeen })
 	return slices.ContainsFunc(nodes, func(node string) bool { return !listed[node] })
 }

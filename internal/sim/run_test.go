@@ -70,7 +70,7 @@ func TestRun(t *testing.T) {
 	if trace.String() != want {
 		t.Errorf("got\n%swant\n%s", trace.String(), want)
 	}
-	if s.Rollouts[0].Targets[0].Admitted {
+	if s.Rollouts[0].Targets[0].Visit.Admitted {
 		t.Error("the snapshot was changed")
 	}
 }
@@ -81,7 +81,7 @@ func TestRunWithDrainAndWindow(t *testing.T) {
 	for i := range s.Rollouts[0].Targets[0].Tasks {
 		s.Rollouts[0].Targets[0].Tasks[i].Need = rollout.NeedDrained
 	}
-	s.Rollouts[0].Targets[0].Pods = []rollout.Pod{{Namespace: "web", Name: "a", UID: "a"}}
+	s.Rollouts[0].Targets[0].Drain.Pods = []rollout.Pod{{Namespace: "web", Name: "a", UID: "a"}}
 	got := sim.Run(s, minuteDurations, 24*time.Hour)
 	if want := morning.Add(2*time.Hour + 4*time.Minute + 30*time.Second); !got.End.Equal(want) || len(got.Unfinished) > 0 {
 		t.Errorf("it ended at %s, want %s; unfinished: %+v", got.End, want, got.Unfinished)
@@ -105,10 +105,10 @@ func TestRunEnds(t *testing.T) {
 func TestRunWithDeletedObject(t *testing.T) {
 	s := newRollout(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
 	target := s.Rollouts[0].Targets[0]
-	target.Admitted, target.Admission = true, 1
+	target.Visit.Admitted, target.Visit.Admission = true, 1
 	k := &target.Tasks[0]
-	k.State, k.Recorded, k.Object, k.Stale = rollout.StateFailing, rollout.StateFailing, "pod", true
-	k.Why, k.Attempts, k.FailedAt = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}, 1, morning.Add(-time.Second)
+	k.State, k.Recorded, k.Object.Name, k.Object.Stale = rollout.StateFailing, rollout.StateFailing, "pod", true
+	k.Why, k.Attempts.Failed, k.Attempts.FailedAt = &rollout.Why{Reason: rollout.ReasonStageFailed, Text: "it failed"}, 1, morning.Add(-time.Second)
 	got := sim.Run(s, minuteDurations, 24*time.Hour)
 	if len(got.Unfinished) > 0 || got.End.After(morning.Add(time.Hour)) {
 		t.Errorf("it ended at %s, unfinished %+v", got.End, got.Unfinished)
@@ -182,7 +182,7 @@ func TestRunWithPulls(t *testing.T) {
 		got := sim.Run(s, minuteDurations, 24*time.Hour)
 		done, left := 0, 0
 		for _, target := range got.Final.Rollouts[0].Targets {
-			if !target.FinishedAt.IsZero() {
+			if !target.Visit.FinishedAt.IsZero() {
 				done++
 			}
 		}

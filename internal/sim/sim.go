@@ -60,10 +60,10 @@ func New(s rollout.Snapshot) *Cluster {
 		revisions:  map[string]int{},
 	}
 	c.eachTarget(func(_ *rollout.Rollout, t *rollout.Target) {
-		for _, p := range t.Pods {
+		for _, p := range t.Drain.Pods {
 			c.addWorkload(t.Node, p)
 		}
-		t.Pods, t.PodsSeen = nil, false
+		t.Drain.Pods, t.Drain.PodsSeen = nil, false
 	})
 	c.Reindex()
 	return c
@@ -100,8 +100,8 @@ func Clone(s rollout.Snapshot) rollout.Snapshot {
 
 func cloneLists(targets []*rollout.Target) {
 	for _, t := range targets {
-		t.Tasks, t.Pods = slices.Clone(t.Tasks), slices.Clone(t.Pods)
-		t.Strays, t.Going, t.Ended, t.Queues = slices.Clone(t.Strays), slices.Clone(t.Going), slices.Clone(t.Ended), slices.Clone(t.Queues)
+		t.Tasks, t.Drain.Pods = slices.Clone(t.Tasks), slices.Clone(t.Drain.Pods)
+		t.Objects.Strays, t.Objects.Going, t.Objects.Ended, t.Objects.Queues = slices.Clone(t.Objects.Strays), slices.Clone(t.Objects.Going), slices.Clone(t.Objects.Ended), slices.Clone(t.Objects.Queues)
 	}
 }
 
@@ -154,7 +154,7 @@ func (c *Cluster) addPods(s *rollout.Snapshot) {
 	eachTarget(s, func(r *rollout.Rollout, t *rollout.Target) {
 		isLooked := r.Drain.WaitFirst && listed[t.Node]
 		if isLooked || held[targetKey{r.Ref, t.Node}] {
-			t.Pods, t.PodsSeen = slices.Clone(c.Workloads[t.Node]), true
+			t.Drain.Pods, t.Drain.PodsSeen = slices.Clone(c.Workloads[t.Node]), true
 		}
 	})
 }
@@ -293,7 +293,7 @@ func (c *Cluster) SaveStatus(p rollout.Plan) {
 	}
 	for _, report := range p.Reports {
 		if r := c.FindRollout(report.Rollout); r != nil {
-			r.NextOrder = report.NextOrder
+			r.Numbering.Next = report.NextOrder
 		}
 	}
 }

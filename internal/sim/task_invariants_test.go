@@ -12,10 +12,10 @@ import (
 )
 
 func (s *faultTest) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Target, r *rollout.Rollout) string {
-	if sim.FindTask(t, a.Task) == nil || sim.FindTask(t, a.Task).Object != "" {
+	if sim.FindTask(t, a.Task) == nil || sim.FindTask(t, a.Task).Object.Name != "" {
 		return ""
 	}
-	if !t.Admitted {
+	if !t.Visit.Admitted {
 		return "the target is not admitted"
 	}
 	t = s.mergeObserved(t, seen)
@@ -33,7 +33,7 @@ func (s *faultTest) checkRun(_ sim.View, a rollout.Action, t, seen *rollout.Targ
 		switch {
 		case !holdsNode(n, a.Rollout) || !n.Cordoned:
 			return "the node is not held"
-		case !seen.PodsSeen || s.hasPodLeft(a.Node, r):
+		case !seen.Drain.PodsSeen || s.hasPodLeft(a.Node, r):
 			return fmt.Sprintf("pods are left: %v", s.cluster.Workloads[a.Node])
 		}
 	}
@@ -66,9 +66,9 @@ func (s *faultTest) mergeObserved(t, seen *rollout.Target) *rollout.Target {
 	out.Tasks = nil
 	for _, k := range seen.Tasks {
 		if now := sim.FindTask(t, k.ID); now != nil {
-			k.Recorded, k.State, k.Object, k.Attempts, k.CoveredBy = now.Recorded, now.State, now.Object, now.Attempts, now.CoveredBy
-			k.Leaving, k.FailedAt = now.Leaving, now.FailedAt
-		} else if k.Object = ""; s.hasRun(t, &k) || k.State == rollout.StateSucceeded { // otherwise it is not needed any more
+			k.Recorded, k.State, k.Object.Name, k.Attempts.Failed, k.CoveredBy = now.Recorded, now.State, now.Object.Name, now.Attempts.Failed, now.CoveredBy
+			k.Object.Leaving, k.Attempts.FailedAt = now.Object.Leaving, now.Attempts.FailedAt
+		} else if k.Object.Name = ""; s.hasRun(t, &k) || k.State == rollout.StateSucceeded { // otherwise it is not needed any more
 			k.Recorded, k.State = rollout.StateDone, rollout.StateDone
 		}
 		out.Tasks = append(out.Tasks, k)
@@ -78,7 +78,7 @@ func (s *faultTest) mergeObserved(t, seen *rollout.Target) *rollout.Target {
 
 // hasRun reports whether a task, or the one that covers it, was recorded as done in the current admission.
 func (s *faultTest) hasRun(t *rollout.Target, k *rollout.Task) bool {
-	return t.Admission > 0 && (s.done[t.UID+k.ID] == t.Admission || k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Admission)
+	return t.Visit.Admission > 0 && (s.done[t.UID+k.ID] == t.Visit.Admission || k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Visit.Admission)
 }
 
 // checkInterrupt checks that every outcome is recorded, and no other task can continue without the interrupt.
@@ -89,7 +89,7 @@ func (s *faultTest) checkInterrupt(a rollout.Action, t *rollout.Target, k *rollo
 			return "it was started without " + id
 		}
 	}
-	if k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Admission && t.Admission > 0 {
+	if k.CoveredBy != "" && s.done[t.UID+k.CoveredBy] == t.Visit.Admission && t.Visit.Admission > 0 {
 		return k.CoveredBy + " did its work"
 	}
 	for i := range t.Tasks {
@@ -134,9 +134,9 @@ func (s *faultTest) countObjects(node string) (working, alone int) {
 		if n := s.cluster.FindNode(node); t == nil || n.UID != t.UID {
 			continue
 		}
-		working += len(t.Strays) + len(t.Going) + len(checksOf(t))
+		working += len(t.Objects.Strays) + len(t.Objects.Going) + len(checksOf(t))
 		for j := range t.Tasks {
-			if k := &t.Tasks[j]; k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
+			if k := &t.Tasks[j]; k.Object.Name != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
 				working++
 				if k.Need == rollout.NeedAlone {
 					alone++
@@ -150,7 +150,7 @@ func (s *faultTest) countObjects(node string) (working, alone int) {
 func (s *faultTest) countWorking(t *rollout.Target) int {
 	n := 0
 	for i := range t.Tasks {
-		if k := &t.Tasks[i]; k.Object != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
+		if k := &t.Tasks[i]; k.Object.Name != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
 			n++
 		}
 	}
@@ -180,15 +180,15 @@ func (s *faultTest) checkRecord(a rollout.Action, t, seen *rollout.Target) strin
 func (s *faultTest) checkSweep(a rollout.Action, t *rollout.Target) string {
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
-		if k.Object != a.Object || k.Object == "" || k.Queued {
+		if k.Object.Name != a.Object || k.Object.Name == "" || k.Object.Queued {
 			continue
 		}
-		expired := !s.cluster.State.Now.Before(k.Started.Add(k.Limit))
+		expired := !s.cluster.State.Now.Before(k.Attempts.Started.Add(k.Limit))
 		switch {
-		case !t.Admitted && (t.Leaving || t.Skipped) && k.State != rollout.StateRunning: // it was to be deleted when the node was given back
+		case !t.Visit.Admitted && (t.Leaving || t.Visit.Skipped) && k.State != rollout.StateRunning: // it was to be deleted when the node was given back
 		case k.State == rollout.StateSucceeded && k.Recorded != rollout.StateDone:
 			return "its outcome is not recorded"
-		case k.State == rollout.StateRunning && k.Why == nil && !expired && !k.Dead:
+		case k.State == rollout.StateRunning && k.Why == nil && !expired && !k.Object.Dead:
 			return "it is running"
 		}
 	}
@@ -218,7 +218,7 @@ func (s *faultTest) checkRetire(a rollout.Action, t *rollout.Target, r *rollout.
 	}
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
-		if k.Object != "" && k.State == rollout.StateRunning && !k.Leaving {
+		if k.Object.Name != "" && k.State == rollout.StateRunning && !k.Object.Leaving {
 			return k.ID + " works"
 		}
 		if k.Recorded != rollout.StateDone && a.Why.Reason == rollout.ReasonFinished {

@@ -68,7 +68,7 @@ func (s *faultTest) approve() (hasChanged bool) {
 // checkWave: a target is admitted when every target of the groups before its own is complete, as far as the operator has read, and a
 // person approved what its rollout begins. What goes back because another node did does not wait for that node.
 func checkWave(v sim.View, g *rollout.Group, r *rollout.Rollout, t *rollout.Target) string {
-	if r.Deleting || r.TakesBack && t.RolledBack != nil {
+	if r.Deleting || r.Rollback.Together && t.Rollback.Cause != nil {
 		return ""
 	}
 	for _, ref := range g.After {
@@ -116,7 +116,7 @@ func waitsForOther(v sim.View, o *rollout.Rollout) bool {
 		for j := range o.Targets {
 			t := o.Targets[j]
 			isHere := func(other *rollout.Target) bool { return other.Node == t.Node && isOnItsNode(v, other) }
-			if t.Group.Compartment != lateCompartment && !t.Admitted && (r.Barrier || slices.ContainsFunc(r.Targets, isHere)) {
+			if t.Group.Compartment != lateCompartment && !t.Visit.Admitted && (r.Barrier || slices.ContainsFunc(r.Targets, isHere)) {
 				return true
 			}
 		}
@@ -130,12 +130,12 @@ func isOpen(v sim.View, t *rollout.Target) bool {
 		return false
 	}
 	hasWork := slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.State != rollout.StateDone })
-	if hasWork || t.Admitted || t.RolledBack != nil {
+	if hasWork || t.Visit.Admitted || t.Rollback.Cause != nil {
 		return true
 	}
 	soak, n := findObservedGroup(v, t.Group).Soak, findObservedNode(v, t.Node)
-	if soak == 0 || t.FinishedAt.IsZero() {
+	if soak == 0 || t.Visit.FinishedAt.IsZero() {
 		return false
 	}
-	return !n.Ready || v.Now.Before(t.FinishedAt.Add(soak)) || v.Now.Before(n.ReadyAt.Add(soak))
+	return !n.Ready || v.Now.Before(t.Visit.FinishedAt.Add(soak)) || v.Now.Before(n.ReadyAt.Add(soak))
 }

@@ -385,10 +385,10 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 		w.applyAction(c, a)
 		return true
 	}
-	for _, stray := range t.Strays {
+	for _, stray := range t.Objects.Strays {
 		return act(rollout.Action{Verb: rollout.VerbSweep, Object: stray})
 	}
-	for _, q := range t.Queues {
+	for _, q := range t.Objects.Queues {
 		if q.Unwanted && !q.Recalled {
 			return act(rollout.Action{Verb: rollout.VerbRecall, Object: q.Object})
 		}
@@ -400,7 +400,7 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 	if len(undone) == 0 {
 		return w.finishTarget(c, t, act)
 	}
-	if !t.Admitted {
+	if !t.Visit.Admitted {
 		return act(rollout.Action{Verb: rollout.VerbAdmit})
 	}
 	var ready, alone []*rollout.Task
@@ -410,22 +410,22 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 		switch {
 		case task.State == rollout.StateSucceeded:
 			act(rollout.Action{Verb: rollout.VerbRecord, Task: task.ID, State: rollout.StateDone})
-			if slices.ContainsFunc(t.Tasks, func(o rollout.Task) bool { return o.Object == task.Object && o.ID != task.ID }) {
+			if slices.ContainsFunc(t.Tasks, func(o rollout.Task) bool { return o.Object.Name == task.Object.Name && o.ID != task.ID }) {
 				return true
 			}
-			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object})
+			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object.Name})
 		case task.State == rollout.StateFailing && task.Recorded != rollout.StateFailing:
-			return act(rollout.Action{Verb: rollout.VerbRecord, Task: task.ID, State: rollout.StateFailing, Attempts: task.Attempts, Why: *task.Why})
-		case (task.Stale || task.Dead) && task.Object != "":
-			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object})
-		case task.Queued:
+			return act(rollout.Action{Verb: rollout.VerbRecord, Task: task.ID, State: rollout.StateFailing, Attempts: task.Attempts.Failed, Why: *task.Why})
+		case (task.Object.Stale || task.Object.Dead) && task.Object.Name != "":
+			return act(rollout.Action{Verb: rollout.VerbSweep, Object: task.Object.Name})
+		case task.Object.Queued:
 			working = true
-		case task.Object != "":
+		case task.Object.Name != "":
 			working = true
 			if w.advancePod(s, t.Node, task) {
 				return true
 			}
-		case task.CoveredBy != "" || task.Leaving:
+		case task.CoveredBy != "" || task.Object.Leaving:
 		case !slices.ContainsFunc(task.After, func(id string) bool { return undone[id] != nil }):
 			if task.Need == rollout.NeedAlone {
 				alone = append(alone, task)
@@ -435,7 +435,7 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 		}
 	}
 	if len(ready) > 0 {
-		if ready[0].Need == rollout.NeedDrained && t.HeldAt.IsZero() {
+		if ready[0].Need == rollout.NeedDrained && t.Drain.HeldAt.IsZero() {
 			return act(rollout.Action{Verb: rollout.VerbHold})
 		}
 		return act(rollout.Action{Verb: rollout.VerbRun, Task: ready[0].ID, Then: findFollowing(ready[0], t.Tasks, undone)})
@@ -443,7 +443,7 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 	if len(alone) == 0 || working {
 		return false
 	}
-	if t.HeldAt.IsZero() {
+	if t.Drain.HeldAt.IsZero() {
 		return act(rollout.Action{Verb: rollout.VerbHold})
 	}
 	slices.SortStableFunc(alone, func(a, b *rollout.Task) int { return b.Strength - a.Strength })
@@ -463,7 +463,7 @@ func findFollowing(first *rollout.Task, tasks []rollout.Task, undone map[string]
 		k := &tasks[i]
 		isOpen := func(id string) bool { return undone[id] != nil && id != first.ID && !slices.Contains(then, id) }
 		isBehind := slices.ContainsFunc(k.After, func(id string) bool { return id == first.ID || slices.Contains(then, id) })
-		if k.Joins && k != first && isBehind && k.Object == "" && !k.Leaving && k.Need <= first.Need && !slices.ContainsFunc(k.After, isOpen) {
+		if k.Joins && k != first && isBehind && k.Object.Name == "" && !k.Object.Leaving && k.Need <= first.Need && !slices.ContainsFunc(k.After, isOpen) {
 			then = append(then, k.ID)
 		}
 	}
@@ -472,11 +472,11 @@ func findFollowing(first *rollout.Task, tasks []rollout.Task, undone map[string]
 
 func (w *testCluster) finishTarget(c *Compiled, t *rollout.Target, act func(rollout.Action) bool) bool {
 	switch {
-	case !t.HeldAt.IsZero():
+	case !t.Drain.HeldAt.IsZero():
 		return act(rollout.Action{Verb: rollout.VerbRelease})
 	case c.Rollout.Deleting:
 		return act(rollout.Action{Verb: rollout.VerbRetire, Wipe: true})
-	case t.Admitted:
+	case t.Visit.Admitted:
 		return act(rollout.Action{Verb: rollout.VerbRetire})
 	}
 	return false

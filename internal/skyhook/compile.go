@@ -55,9 +55,9 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 		Priority: priority(s), Barrier: s.Spec.Sequencing == v1alpha1.SequencingAll,
 		Paused: hasAnnotation(s, v1alpha1.AnnotationPause) || hasAnnotation(s, v1alpha1.AnnotationDisable), Yields: hasAnnotation(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
-		Required: s.Spec.RuntimeRequired, Autotaint: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes,
-		CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter, DriftLimit: driftLimit(s),
-		Drain: drainOptions(s.Spec.DrainConfig), Numbered: true, NextOrder: s.Status.NodeOrderOffset, Since: owesSince(s),
+		Taint:      rollout.Taint{Required: s.Spec.RuntimeRequired, NewNodes: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes, CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter},
+		DriftLimit: driftLimit(s),
+		Drain:      drainOptions(s.Spec.DrainConfig), Numbering: rollout.Numbering{Stored: true, Next: s.Status.NodeOrderOffset}, Since: owesSince(s),
 		Announce: announces(s, in.Policy), SharesReboots: s.Spec.ShareReboots, PullsOutsideWindows: s.Spec.PrepullOutsideWindows,
 	}
 	c.Problems = checkSpec(in, c.defs)
@@ -167,35 +167,35 @@ func (tc targetCompiler) compileTarget(n *node.Node, selected bool, groups *poli
 		return
 	}
 	tc.Rollout.Targets = append(tc.Rollout.Targets, &rollout.Target{
-		Node: n.Name, UID: n.UID, Class: n.OrderClass(), Admission: rec.Admission, Order: rec.Order, Batch: rec.Batch, BatchOf: rec.Group, Leaving: leaving,
+		Node: n.Name, UID: n.UID, Class: n.OrderClass(), Visit: rollout.Visit{Admission: rec.Admission, Order: rec.Order, Batch: rec.Batch, BatchOf: rec.Group}, Leaving: leaving,
 	})
 	out := tc.Rollout.Targets[len(tc.Rollout.Targets)-1]
 	if rec.FinishedAt != nil {
-		out.FinishedAt = *rec.FinishedAt
+		out.Visit.FinishedAt = *rec.FinishedAt
 		if rec.At != nil && !rec.Skipped {
-			out.Took = max(0, rec.FinishedAt.Sub(*rec.At))
+			out.Visit.Took = max(0, rec.FinishedAt.Sub(*rec.At))
 		}
 	}
 	out.Group, out.Place = tc.groupOf(n, groups), policy.FindTopologyValue(tc.in.Policy, n.Labels)
 	out.Unproven = tc.unprovenReason(n, &rec)
 	out.Proof = Proofs(tc.in.Skyhook, tc.in.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: tc.in.Findings, Commands: tc.commandPods(n, &rec)})
-	out.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
+	out.Visit.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if rec.At != nil {
-		out.LastAdmittedAt = *rec.At
-		if out.Admitted {
-			out.AdmittedAt = *rec.At
+		out.Visit.LastAdmittedAt = *rec.At
+		if out.Visit.Admitted {
+			out.Visit.AdmittedAt = *rec.At
 		}
 	}
-	if out.Admitted {
+	if out.Visit.Admitted {
 		out.Reboot = rec.Reboot
 	}
 	switch {
 	case on.Cordoned && rec.Held != nil:
-		out.HeldAt, out.PodsRecorded = rec.Held.At, rec.Held.CountedPods()
+		out.Drain.HeldAt, out.Drain.PodsRecorded = rec.Held.At, rec.Held.CountedPods()
 	case on.Cordoned:
-		out.HeldAt = tc.clock()
+		out.Drain.HeldAt = tc.clock()
 	}
-	out.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun makes it eligible again
+	out.Visit.Skipped = rec.Skipped && rec.Generation == s.Generation && rec.State == on.StateHash // an edit or a rerun makes it eligible again
 	if selected {
 		tc.takeBack(&rec, on.State)
 	}
@@ -232,7 +232,7 @@ func (tc targetCompiler) compileWork(t *target, out *rollout.Target) {
 	isUnreadable := t.on.Problem != "" && !(tc.Rollout.Deleting && !tc.uninstallsOnDeletion())
 	switch {
 	case tc.Rollout.Deleting && !tc.hasMarks(t.node):
-		out.Wiped, out.Admitted = true, false
+		out.Wiped, out.Visit.Admitted = true, false
 		tc.taskCompiler().addStrays(t, out, nil)
 	case isUnreadable:
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.on.Problem, About: "Node " + t.node.Name}
@@ -282,7 +282,7 @@ func (tc targetCompiler) compileLeaving(t *target, out *rollout.Target) {
 		w.keepStarted(p)
 	}
 	of := tc.taskCompiler().compileAll(w, p.removal)
-	out.Tasks, out.Queues, t.steps = of.tasks, of.queues, of.steps
+	out.Tasks, out.Objects.Queues, t.steps = of.tasks, of.queues, of.steps
 	tc.taskCompiler().addStrays(t, out, of.used)
 }
 
@@ -293,11 +293,11 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 		return
 	}
 	isUnknown := !t.on.HasRecord() && !t.on.Cordoned
-	alone := out.Admitted || t.wanted.isBack || len(tc.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && !isUnknown || tc.hasRebootedSince(t)
+	alone := out.Visit.Admitted || t.wanted.isBack || len(tc.pods[t.node.Name]) > 0 || t.rec.State != t.on.StateHash && !isUnknown || tc.hasRebootedSince(t)
 	key := shape{t.on.Shape, tc.isCompactOn(t.node, &t.rec)}
 	d := tc.alike[key]
 	if d == nil || alone {
-		d = tc.deriveTasks(t, out.Admitted)
+		d = tc.deriveTasks(t, out.Visit.Admitted)
 		if !alone {
 			tc.alike[key] = d
 		}
@@ -306,7 +306,7 @@ func (tc targetCompiler) compileTasks(t *target, out *rollout.Target) {
 			tc.taskCompiler().keepDefinition(st.def)
 		}
 	}
-	out.Tasks, out.Queues, out.Rebooted, t.steps, t.edited, t.stuck = d.tasks, d.queues, d.rebooted, d.steps, d.edited, d.stuck
+	out.Tasks, out.Objects.Queues, out.Rebooted, t.steps, t.edited, t.stuck = d.tasks, d.queues, d.rebooted, d.steps, d.edited, d.stuck
 	if d.blocked {
 		out.Blocked = d.stuck
 	}

@@ -83,7 +83,7 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 		reason = v1alpha1.ReasonRolledBack
 	}
 	t.set(v1alpha1.ConditionProgressing, busy, reason, message)
-	if rep.Rollout.WentBack != nil && !complete {
+	if rep.Rollout.Rollback.Cause != nil && !complete {
 		reason = v1alpha1.ReasonRolledBack
 	}
 	t.set(v1alpha1.ConditionReady, complete, reason, message)

@@ -40,17 +40,17 @@ func (rep reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
 	causes := map[string]bool{}
 	for _, n := range nodes {
 		target := rep.Rollout.Targets[n.index]
-		if target.HeldAt.IsZero() && n.why.Reason == rollout.ReasonProtectedPod {
+		if target.Drain.HeldAt.IsZero() && n.why.Reason == rollout.ReasonProtectedPod {
 			waiting = append(waiting, n.name)
 		}
-		if target.HeldAt.IsZero() || len(target.Pods) == 0 {
+		if target.Drain.HeldAt.IsZero() || len(target.Drain.Pods) == 0 {
 			continue
 		}
 		draining = append(draining, n.name)
-		if i := slices.IndexFunc(target.Pods, func(p rollout.Pod) bool { return p.Wait }); i >= 0 {
-			protected, protections = append(protected, n.name), append(protections, target.Pods[i].Protection)
+		if i := slices.IndexFunc(target.Drain.Pods, func(p rollout.Pod) bool { return p.Wait }); i >= 0 {
+			protected, protections = append(protected, n.name), append(protections, target.Drain.Pods[i].Protection)
 		}
-		if reason, text := blockedDrain(target.Pods); reason != "" {
+		if reason, text := blockedDrain(target.Drain.Pods); reason != "" {
 			causes[reason] = true
 			blocked = append(blocked, n.name+" ("+text+")")
 		}

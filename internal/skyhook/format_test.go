@@ -28,10 +28,10 @@ func formatRollout(c *Compiled) string {
 				marks = append(marks, word)
 			}
 		}
-		mark(t.Admitted, "admitted")
-		mark(!t.HeldAt.IsZero(), "held")
+		mark(t.Visit.Admitted, "admitted")
+		mark(!t.Drain.HeldAt.IsZero(), "held")
 		mark(t.Leaving, "leaving")
-		mark(t.Skipped, "skipped")
+		mark(t.Visit.Skipped, "skipped")
 		if t.Blocked != nil {
 			marks = append(marks, fmt.Sprintf("blocked %s: %s", t.Blocked.Reason, t.Blocked.Text))
 		}
@@ -42,10 +42,10 @@ func formatRollout(c *Compiled) string {
 		for _, task := range t.Tasks {
 			b.WriteString("  " + formatTask(task) + "\n")
 		}
-		for _, q := range t.Queues {
+		for _, q := range t.Objects.Queues {
 			fmt.Fprintf(&b, "  goes on %s%s%s\n", q.Object, map[bool]string{true: ", unwanted"}[q.Unwanted], map[bool]string{true: ", recalled"}[q.Recalled])
 		}
-		for _, s := range t.Strays {
+		for _, s := range t.Objects.Strays {
 			fmt.Fprintf(&b, "  stray %s\n", s)
 		}
 	}
@@ -68,11 +68,11 @@ func formatTask(task rollout.Task) string {
 		word string
 	}{
 		{task.Lost, "lost"},
-		{task.Stale, "stale"},
-		{task.Dead, "dead"},
-		{task.Leaving, "leaving"},
-		{task.Queued, "queued"},
-		{task.Unpulled, "unpulled"},
+		{task.Object.Stale, "stale"},
+		{task.Object.Dead, "dead"},
+		{task.Object.Leaving, "leaving"},
+		{task.Object.Queued, "queued"},
+		{task.Object.Unpulled, "unpulled"},
 		{task.Exclusive != "", "exclusive"},
 		{!task.ExclusiveUntil.IsZero(), "delays-others"},
 	} {
@@ -83,8 +83,8 @@ func formatTask(task rollout.Task) string {
 	if task.CoveredBy != "" {
 		out += " covered by " + task.CoveredBy
 	}
-	if task.Attempts > 0 {
-		out += fmt.Sprintf(" attempts=%d", task.Attempts)
+	if task.Attempts.Failed > 0 {
+		out += fmt.Sprintf(" attempts=%d", task.Attempts.Failed)
 	}
 	if len(task.After) > 0 {
 		out += " after " + strings.Join(task.After, ", ")

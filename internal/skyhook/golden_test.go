@@ -97,7 +97,7 @@ func TestCompile(t *testing.T) {
 			for _, s := range w.skyhooks {
 				c := w.compile(s)
 				r := c.Rollout
-				fmt.Fprintf(&b, "%s priority=%d barrier=%v serial=%v required=%v autotaint=%v drain=%v/%s\n", r.Ref, r.Priority, r.Barrier, r.Serial, r.Required, r.Autotaint, r.Drain.Timeout, r.Drain.OnTimeout)
+				fmt.Fprintf(&b, "%s priority=%d barrier=%v serial=%v required=%v autotaint=%v drain=%v/%s\n", r.Ref, r.Priority, r.Barrier, r.Serial, r.Taint.Required, r.Taint.NewNodes, r.Drain.Timeout, r.Drain.OnTimeout)
 				for _, p := range c.Problems {
 					fmt.Fprintf(&b, "problem %s refuses=%v %s: %s\n", p.Reason, p.Refuses, p.Field, p.Text)
 				}

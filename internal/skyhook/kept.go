@@ -71,8 +71,8 @@ func (c *Compiled) newSharedInput() *sharedInput {
 		p.ResourceVersion, p.ManagedFields, p.Status = "", nil, v1alpha1.DeploymentPolicyStatus{}
 		out.policy = &p
 	}
-	out.rollout.Targets, out.rollout.NextOrder = nil, 0
-	if c.Rollout.WentBack == nil {
+	out.rollout.Targets, out.rollout.Numbering.Next = nil, 0
+	if c.Rollout.Rollback.Cause == nil {
 		out.rollout.Since = time.Time{}
 	}
 	return out

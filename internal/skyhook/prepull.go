@@ -99,7 +99,7 @@ func pullContent(images []pulledImage, byTag bool) string {
 
 // needsPull reports whether the images of a target are pulled before it is admitted.
 func (tc targetCompiler) needsPull(t *target, out *rollout.Target) bool {
-	return tc.in.Skyhook.Spec.Prepull && t.selected && !out.Admitted && !t.wanted.isBack && out.RolledBack == nil && len(t.steps) > 0
+	return tc.in.Skyhook.Spec.Prepull && t.selected && !out.Visit.Admitted && !t.wanted.isBack && out.Rollback.Cause == nil && len(t.steps) > 0
 }
 
 // compilePull says which images are pulled before a target is admitted, and how far that is.
@@ -108,7 +108,7 @@ func (tc targetCompiler) compilePull(t *target, out *rollout.Target) {
 	if !t.selected {
 		for _, pod := range pods {
 			if !pod.leaving {
-				out.Strays = append(out.Strays, pod.name)
+				out.Objects.Strays = append(out.Objects.Strays, pod.name)
 			}
 		}
 		return

@@ -142,7 +142,7 @@ func (tc taskCompiler) settleQueues(w *packageDiff, steps []*step, tasks []rollo
 			at, isQueued := queued[part]
 			isWanted = isWanted && isQueued && mayFollow(steps, steps[at], part)
 			if isQueued && !isWanted {
-				tasks[at].State, tasks[at].Object, tasks[at].Queued = rollout.StatePending, "", false
+				tasks[at].State, tasks[at].Object.Name, tasks[at].Object.Queued = rollout.StatePending, "", false
 			}
 		}
 		if !isWanted {
@@ -154,8 +154,8 @@ func (tc taskCompiler) settleQueues(w *packageDiff, steps []*step, tasks []rollo
 		return queues
 	}
 	for i := range tasks {
-		if k := &tasks[i]; k.State == rollout.StatePending && k.Object == "" {
-			k.Leaving = true
+		if k := &tasks[i]; k.State == rollout.StatePending && k.Object.Name == "" {
+			k.Object.Leaving = true
 			k.Why = &rollout.Why{
 				Reason: rollout.ReasonDefinitionChanged, About: "Pod " + tc.in.Config.Namespace + "/" + ends,
 				Text: "pod " + ends + " was made from an earlier definition and ends before its next stage",

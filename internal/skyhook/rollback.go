@@ -116,15 +116,15 @@ func (c *Compiled) rollsBackFor(cause v1alpha1.RollbackCause) bool {
 // compileRollback says whether a node may go back, and whether it did.
 func (c *Compiled) compileRollback(rec *node.SkyhookRecord, state v1alpha1.NodeState, out *rollout.Target) {
 	if c.hasRolledBack(rec) {
-		out.RolledBack, out.TakenBack = c.rolledBackReason(rec, state), rec.Rollback.Others
+		out.Rollback.Cause, out.Rollback.WithOthers = c.rolledBackReason(rec, state), rec.Rollback.Others
 		return
 	}
-	if out.Admitted && !out.Leaving && !c.Rollout.Deleting && c.hasWayBack(rec) {
-		out.CanRollBack = c.rollsBackFor(v1alpha1.RollbackStageFailed)
+	if out.Visit.Admitted && !out.Leaving && !c.Rollout.Deleting && c.hasWayBack(rec) {
+		out.Rollback.IfFailed = c.rollsBackFor(v1alpha1.RollbackStageFailed)
 		isReleased := out.Proof != nil && out.Proof.Release
-		out.CanRollBackUnproven = !isReleased && c.rollsBackFor(v1alpha1.RollbackProofFailed)
-		out.CanBeTakenBack = c.Rollout.TakesBack
-		out.RollbackRefused = c.rollbackRefusal(rec, state, out.Node)
+		out.Rollback.IfUnproven = !isReleased && c.rollsBackFor(v1alpha1.RollbackProofFailed)
+		out.Rollback.IfOthers = c.Rollout.Rollback.Together
+		out.Rollback.Refused = c.rollbackRefusal(rec, state, out.Node)
 	}
 }
 

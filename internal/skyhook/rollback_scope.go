@@ -52,13 +52,13 @@ func (k *keeper) findRollback() {
 			c.wentBack = found
 		}
 	}
-	c.Rollout.TakesBack = s.Spec.Rollback != nil && s.Spec.Rollback.Scope == v1alpha1.RollbackScopeRollout
+	c.Rollout.Rollback.Together = s.Spec.Rollback != nil && s.Spec.Rollback.Scope == v1alpha1.RollbackScopeRollout
 	known := s.Status.Rollback
-	if c.wentBack == nil && c.Rollout.TakesBack && known != nil && known.Key == c.specKey() {
+	if c.wentBack == nil && c.Rollout.Rollback.Together && known != nil && known.Key == c.specKey() {
 		c.wentBack = &wentBack{failure: known.Message, at: known.Since.UTC()}
 	}
-	if c.Rollout.TakesBack && c.wentBack != nil {
-		c.Rollout.WentBack = &rollout.Why{
+	if c.Rollout.Rollback.Together && c.wentBack != nil {
+		c.Rollout.Rollback.Cause = &rollout.Why{
 			Reason: rollout.ReasonRolledBack, Since: c.wentBack.at,
 			Text: node.Truncate("no further node gets "+c.describeRevision(c.specKey())+": "+c.wentBack.text(), 400),
 		}
@@ -68,7 +68,7 @@ func (k *keeper) findRollback() {
 // takeBack marks a node that is complete with the packages of the spec, and is to go back because they failed on another one. The mark is
 // recorded when the node is admitted. Nodes that were complete before the rollout began keep what they have.
 func (c *Compiled) takeBack(rec *node.SkyhookRecord, state v1alpha1.NodeState) {
-	if c.Rollout.WentBack == nil || c.Rollout.Deleting || rec.Admitted || c.hasRolledBack(rec) {
+	if c.Rollout.Rollback.Cause == nil || c.Rollout.Deleting || rec.Admitted || c.hasRolledBack(rec) {
 		return
 	}
 	isOfRollout := rec.FinishedAt != nil && !c.Rollout.Since.IsZero() && !rec.FinishedAt.Before(c.Rollout.Since)

@@ -59,26 +59,26 @@ func (w *testCluster) rollBack(s *v1alpha1.Skyhook) {
 // until the packages change.
 func TestRollback(t *testing.T) {
 	w, s := startUpgrade(t, "when: [StageFailed]")
-	if is := w.target(s); !is.CanRollBack || is.CanRollBackUnproven || is.CanBeTakenBack || is.RolledBack != nil {
+	if is := w.target(s); !is.Rollback.IfFailed || is.Rollback.IfUnproven || is.Rollback.IfOthers || is.Rollback.Cause != nil {
 		t.Errorf("during the upgrade: %+v", is)
 	}
 	w.rollBack(s)
 	is := w.target(s)
-	if is.RolledBack == nil || is.CanRollBack || is.TakenBack || !strings.Contains(is.RolledBack.Text, "the node goes back to an earlier revision: config failed") {
+	if is.Rollback.Cause == nil || is.Rollback.IfFailed || is.Rollback.WithOthers || !strings.Contains(is.Rollback.Cause.Text, "the node goes back to an earlier revision: config failed") {
 		t.Errorf("on its way back: %+v", is)
 	}
 	if got, want := w.drive(s), "n1 tuning|1.1.0/uninstall\nn1 tuning|1.0.0/apply\nn1 tuning|1.0.0/config"; got != want {
 		t.Errorf("on its way back ran %q, want %q", got, want)
 	}
 	is = w.target(s)
-	if is.RolledBack == nil || is.Admitted || len(is.Tasks) > 0 || !strings.Contains(is.RolledBack.Text, "the node went back to an earlier revision") {
+	if is.Rollback.Cause == nil || is.Visit.Admitted || len(is.Tasks) > 0 || !strings.Contains(is.Rollback.Cause.Text, "the node went back to an earlier revision") {
 		t.Errorf("when it is back: %+v", is)
 	}
 	if got := w.drive(s); got != "" {
 		t.Errorf("it went back, and then ran %q", got)
 	}
 	s = w.apply(undoableHook("1.2.0", "when: [StageFailed]"))
-	if is := w.target(s); is.RolledBack != nil || len(is.Tasks) == 0 {
+	if is := w.target(s); is.Rollback.Cause != nil || len(is.Tasks) == 0 {
 		t.Errorf("with other packages: %+v", is)
 	}
 	if got, want := w.drive(s), "n1 tuning|1.2.0/upgrade\nn1 tuning|1.2.0/config"; got != want {
@@ -90,16 +90,16 @@ func TestRollback(t *testing.T) {
 func TestRollbackCauses(t *testing.T) {
 	for options, want := range map[string][2]bool{"": {true, true}, "when: [StageFailed]": {true, false}, "when: [ProofFailed]": {false, true}} {
 		w, s := startUpgrade(t, options)
-		if is := w.target(s); is.CanRollBack != want[0] || is.CanRollBackUnproven != want[1] {
-			t.Errorf("with {%s} it goes back when a stage failed: %v, unproven: %v", options, is.CanRollBack, is.CanRollBackUnproven)
+		if is := w.target(s); is.Rollback.IfFailed != want[0] || is.Rollback.IfUnproven != want[1] {
+			t.Errorf("with {%s} it goes back when a stage failed: %v, unproven: %v", options, is.Rollback.IfFailed, is.Rollback.IfUnproven)
 		}
 		s.Spec.Rollback = nil
-		if is := w.target(s); is.CanRollBack || is.CanRollBackUnproven {
+		if is := w.target(s); is.Rollback.IfFailed || is.Rollback.IfUnproven {
 			t.Errorf("without rollback it goes back: %+v", is)
 		}
 	}
 	w, s := startUpgrade(t, "scope: Rollout")
-	if is := w.target(s); !is.CanBeTakenBack || !w.compile(s).Rollout.TakesBack {
+	if is := w.target(s); !is.Rollback.IfOthers || !w.compile(s).Rollout.Rollback.Together {
 		t.Errorf("with scope Rollout: %+v", is)
 	}
 }
@@ -111,7 +111,7 @@ func TestRollbackOfFirstInstall(t *testing.T) {
 	w.addNode("n1")
 	w.hangs["tuning|1.0.0/config"] = true
 	w.drive(s)
-	if is := w.target(s); is.CanRollBack {
+	if is := w.target(s); is.Rollback.IfFailed {
 		t.Errorf("nothing may be uninstalled, and it goes back: %+v", is)
 	}
 	w = newTestCluster(t)
@@ -119,14 +119,14 @@ func TestRollbackOfFirstInstall(t *testing.T) {
 	w.addNode("n1")
 	w.hangs["tuning|1.0.0/config"] = true
 	w.drive(s)
-	if is := w.target(s); !is.CanRollBack {
+	if is := w.target(s); !is.Rollback.IfFailed {
 		t.Errorf("one may be uninstalled, and it does not go back: %+v", is)
 	}
 	w.rollBack(s)
 	if got := w.drive(s); got != "n1 tuning|1.0.0/uninstall" {
 		t.Errorf("on its way back ran %q", got)
 	}
-	if is := w.target(s); is.RolledBack == nil || !strings.Contains(is.RolledBack.Text, "its packages were uninstalled") {
+	if is := w.target(s); is.Rollback.Cause == nil || !strings.Contains(is.Rollback.Cause.Text, "its packages were uninstalled") {
 		t.Errorf("when it is back: %+v", is)
 	}
 }
@@ -144,7 +144,7 @@ func TestRollbackRefused(t *testing.T) {
 		}
 		w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"] = rec.String()
 		w.bumpVersion(w.node("n1"))
-		return w.target(s).RollbackRefused
+		return w.target(s).Rollback.Refused
 	}
 	if got := refuse("shell"); got != "" {
 		t.Errorf("a package that is as before refuses: %s", got)
@@ -164,7 +164,7 @@ func TestRollbackWithoutDefinitions(t *testing.T) {
 	rec.Complete["tuning"] = "unknown"
 	w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"] = rec.String()
 	w.bumpVersion(w.node("n1"))
-	if is := w.target(s); is.CanRollBack {
+	if is := w.target(s); is.Rollback.IfFailed {
 		t.Errorf("it goes back to what is not known: %+v", is)
 	}
 }
@@ -184,12 +184,12 @@ func TestRollbackOfSamePackages(t *testing.T) {
 	if got := w.drive(s); got != "n1 tuning|1.0.0/config" {
 		t.Errorf("it ran %q", got)
 	}
-	if is := w.target(s); !is.Admitted || is.CanRollBack || is.CanRollBackUnproven {
+	if is := w.target(s); !is.Visit.Admitted || is.Rollback.IfFailed || is.Rollback.IfUnproven {
 		t.Errorf("it goes back to what it has: %+v", is)
 	}
 	w, _ = startUpgrade(t, "")
 	s = w.apply(undoableHook("1.0.0", "")) // a person undoes the upgrade
-	if is := w.target(s); !is.Admitted || is.CanRollBack || is.CanRollBackUnproven {
+	if is := w.target(s); !is.Visit.Admitted || is.Rollback.IfFailed || is.Rollback.IfUnproven {
 		t.Errorf("it goes back to what is asked for: %+v", is)
 	}
 }
@@ -210,7 +210,7 @@ func TestUnprovenIsNotComplete(t *testing.T) {
 	s = w.apply(undoableHook("1.1.0", ""))
 	w.hangs["tuning|1.1.0/config"] = true
 	w.drive(s)
-	if is := w.target(s); is.CanRollBack {
+	if is := w.target(s); is.Rollback.IfFailed {
 		t.Errorf("it goes back to what was not proven: %+v", is)
 	}
 }

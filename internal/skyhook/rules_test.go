@@ -286,7 +286,7 @@ func TestServerDefaults(t *testing.T) {
 	}
 	w.pods[0].Spec.InitContainers = append(w.pods[0].Spec.InitContainers, corev1.Container{Name: "injected"})
 	c := w.compile(s)
-	if got := c.Rollout.Targets[0]; len(got.Strays) > 0 || got.Tasks[0].Stale {
+	if got := c.Rollout.Targets[0]; len(got.Objects.Strays) > 0 || got.Tasks[0].Object.Stale {
 		t.Errorf("the pod is given up: %+v", got)
 	}
 }
@@ -303,17 +303,17 @@ func TestAttempts(t *testing.T) {
 	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: "n1", Task: "tuning|1.0.0/apply", State: rollout.StateFailing, Attempts: 2})
 	w.pods = nil
 	task := func() rollout.Task { return w.compile(w.skyhooks[0]).Rollout.Targets[0].Tasks[0] }
-	if got := task(); got.Attempts != 2 || got.Noted != 2 || got.Retries != 2 || !got.Bounded || got.FailedAt.IsZero() || got.Recorded != rollout.StateFailing {
+	if got := task(); got.Attempts.Failed != 2 || got.Attempts.Noted != 2 || got.Retries != 2 || !got.Bounded || got.Attempts.FailedAt.IsZero() || got.Recorded != rollout.StateFailing {
 		t.Errorf("after two failed attempts the task is %+v", got)
 	}
 	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	w.endPod(w.pods[0], 1, "")
-	if got := task(); got.Attempts != 3 {
-		t.Errorf("a pod that fails after two failed ones makes %d attempts", got.Attempts)
+	if got := task(); got.Attempts.Failed != 3 {
+		t.Errorf("a pod that fails after two failed ones makes %d attempts", got.Attempts.Failed)
 	}
 	w.pods = nil
 	w.apply(fmt.Sprintf(text, "q"))
-	if got := task(); got.Attempts != 0 || !got.FailedAt.IsZero() {
+	if got := task(); got.Attempts.Failed != 0 || !got.Attempts.FailedAt.IsZero() {
 		t.Errorf("after an edit the task is %+v", got)
 	}
 }
@@ -333,7 +333,7 @@ func TestEqualQuantities(t *testing.T) {
 	if after := c.defs["tuning"].Hash; after != before {
 		t.Errorf("the definition %s became %s", before, after)
 	}
-	if task := c.Rollout.Targets[0].Tasks[0]; task.Stale || len(c.Rollout.Targets[0].Strays) > 0 {
+	if task := c.Rollout.Targets[0].Tasks[0]; task.Object.Stale || len(c.Rollout.Targets[0].Objects.Strays) > 0 {
 		t.Errorf("the pod is replaced: %s", formatRollout(c))
 	}
 	if got := fmt.Sprint(c.defs["tuning"].Package.Resources.CPULimit.String(), " ", c.defs["tuning"].Package.Resources.MemoryRequest.String()); got != "4 512Mi" {
@@ -376,12 +376,12 @@ func TestPodOfEarlierName(t *testing.T) {
 	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	pod := w.pods[0]
 	pod.Name = earlierSafeName(maxPodName, "demo", "tuning", "1.0.0", "apply", "n1")
-	if task := w.compile(s).Rollout.Targets[0].Tasks[0]; task.Object != pod.Name || task.State != rollout.StateRunning || task.Lost {
+	if task := w.compile(s).Rollout.Targets[0].Tasks[0]; task.Object.Name != pod.Name || task.State != rollout.StateRunning || task.Lost {
 		t.Errorf("the task is %+v", task)
 	}
 	pod.Annotations[annotationRun] = "earlier"
 	task := w.compile(s).Rollout.Targets[0].Tasks[0]
-	if !task.Leaving || task.Why == nil || !strings.Contains(task.Why.Text, "an earlier pod "+pod.Name+" has to go first") {
+	if !task.Object.Leaving || task.Why == nil || !strings.Contains(task.Why.Text, "an earlier pod "+pod.Name+" has to go first") {
 		t.Errorf("beside a pod of an earlier run the task is %+v", task)
 	}
 }

@@ -38,7 +38,7 @@ func (w *testCluster) pass(loses func(rollout.Action) bool) bool {
 	for i, c := range all {
 		snap.Rollouts, snap.Groups, snap.Ledgers = append(snap.Rollouts, c.Rollout), append(snap.Groups, c.Groups...), append(snap.Ledgers, c.Ledger)
 		for j := range snap.Rollouts[i].Targets {
-			snap.Rollouts[i].CopyTarget(j).PodsSeen = true
+			snap.Rollouts[i].CopyTarget(j).Drain.PodsSeen = true
 		}
 	}
 	for _, n := range all[0].in.Nodes {

@@ -214,13 +214,13 @@ func boundState(state v1alpha1.NodeState) v1alpha1.NodeState {
 func (rep reporter) admissionTimes() map[string]metav1.Time {
 	var out map[string]metav1.Time
 	for _, t := range rep.Rollout.Targets {
-		if !t.Admitted || t.AdmittedAt.IsZero() || len(out) == mostNodes {
+		if !t.Visit.Admitted || t.Visit.AdmittedAt.IsZero() || len(out) == mostNodes {
 			continue
 		}
 		if out == nil {
 			out = map[string]metav1.Time{}
 		}
-		out[t.Node] = metav1.NewTime(t.AdmittedAt)
+		out[t.Node] = metav1.NewTime(t.Visit.AdmittedAt)
 	}
 	return out
 }

@@ -54,9 +54,9 @@ func (tc taskCompiler) compileAll(w *packageDiff, steps []*step) compiledTasks {
 		out.steps[st.id] = st
 		tc.keepDefinition(st.def)
 		task := tc.compileTask(w, st, out.used)
-		isFree := task.State == rollout.StatePending && task.Object == "" && !task.Leaving
+		isFree := task.State == rollout.StatePending && task.Object.Name == "" && !task.Object.Leaving
 		if part := tc.findQueued(w, st); part != nil && isFree {
-			task.Object, task.State, task.Queued = part.name, running, true
+			task.Object.Name, task.State, task.Object.Queued = part.name, running, true
 			queued[part], out.used[part.whole] = i, true
 		}
 		out.tasks = append(out.tasks, task)
@@ -73,16 +73,16 @@ func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podIn
 	for _, pod := range tc.pods[t.node.Name] {
 		switch {
 		case pod.leaving && pod.state != succeeded:
-			out.Going = append(out.Going, pod.name)
+			out.Objects.Going = append(out.Objects.Going, pod.name)
 		case pod.leaving && tc.Rollout.Deleting:
-			out.Ended = append(out.Ended, pod.name)
-		case !used[pod] && !pod.leaving && out.Admitted && pod.isBetween():
+			out.Objects.Ended = append(out.Objects.Ended, pod.name)
+		case !used[pod] && !pod.leaving && out.Visit.Admitted && pod.isBetween():
 			// it ends before its next stage, and is deleted then
 		case !used[pod] && !pod.leaving && !tc.isCheckPod(t, pod):
-			out.Strays = append(out.Strays, pod.name)
+			out.Objects.Strays = append(out.Objects.Strays, pod.name)
 		}
-		if goneBy := pod.deleted.Add(deletionGrace); pod.leaving && goneBy.After(out.GoneBy) {
-			out.GoneBy = goneBy
+		if goneBy := pod.deleted.Add(deletionGrace); pod.leaving && goneBy.After(out.Objects.GoneBy) {
+			out.Objects.GoneBy = goneBy
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 	}
 	e, current := w.findEntry(st)
 	if !current && st.notYet != nil {
-		task.Leaving, task.Why = true, st.notYet
+		task.Object.Leaving, task.Why = true, st.notYet
 		return task
 	}
 	if !current {
@@ -126,12 +126,12 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 		return task
 	}
 	if e.rec != nil && !wasEdited(st, e.rec) {
-		task.Attempts, task.Noted = e.rec.Attempts, e.rec.Attempts
+		task.Attempts.Failed, task.Attempts.Noted = e.rec.Attempts, e.rec.Attempts
 		if e.rec.FailedAt != nil {
-			task.FailedAt = *e.rec.FailedAt
+			task.Attempts.FailedAt = *e.rec.FailedAt
 		}
 		if f := e.rec.Failure; f != nil {
-			task.Why = &rollout.Why{Reason: f.Reason.Known(rollout.ReasonStageFailed), Text: node.Truncate(f.Text, 300), Since: task.FailedAt}
+			task.Why = &rollout.Why{Reason: f.Reason.Known(rollout.ReasonStageFailed), Text: node.Truncate(f.Text, 300), Since: task.Attempts.FailedAt}
 		}
 	}
 	if e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {
@@ -157,12 +157,12 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 // applyRefusal sets the task's state from the refusal of its pod, which is a failed attempt.
 func (tc taskCompiler) applyRefusal(n *node.Node, task *rollout.Task) {
 	refused, isRefused := tc.in.Refused[n.Name][task.ID]
-	if !isRefused || task.Recorded != rollout.StateRunning || task.Leaving {
+	if !isRefused || task.Recorded != rollout.StateRunning || task.Object.Leaving {
 		return
 	}
 	task.State, task.Lost = rollout.StateFailing, false
-	task.Attempts++
-	task.FailedAt = refused.At
+	task.Attempts.Failed++
+	task.Attempts.FailedAt = refused.At
 	task.Why = &rollout.Why{Reason: rollout.ReasonRefused, Text: refused.Text, Since: refused.At}
 }
 
@@ -208,7 +208,7 @@ func (tc taskCompiler) waitForName(w *packageDiff, st *step, task *rollout.Task)
 	names := podNames(tc.in.Skyhook.Name, st, w.n.Name)
 	for _, pod := range tc.pods[w.n.Name] {
 		if slices.Contains(names, pod.name) && (pod.leaving || pod.parts != nil || !w.isCurrentPod(pod)) {
-			task.Leaving = true
+			task.Object.Leaving = true
 			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + pod.name + " has to go first", About: "Pod " + tc.in.Config.Namespace + "/" + pod.name}
 		}
 	}
@@ -235,22 +235,22 @@ func (w *packageDiff) isCurrentPod(pod *podInfo) bool {
 
 // applyPod sets the task's state from its pod.
 func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo, task *rollout.Task) {
-	task.Object, task.State, task.Started = pod.name, pod.state, pod.created
+	task.Object.Name, task.State, task.Attempts.Started = pod.name, pod.state, pod.created
 	if pod.state == succeeded && !st.isInterrupt() { // an interrupt ends when it is proven, and is recorded at once
-		task.Ended = pod.ended
+		task.Attempts.Ended = pod.ended
 	}
 	if pod.why != nil || pod.state == succeeded {
 		task.Why = pod.why
 	}
-	task.Unpulled = pod.cannotPull()
-	if pod.attempts > task.Attempts {
-		task.Attempts = pod.attempts
+	task.Object.Unpulled = pod.cannotPull()
+	if pod.attempts > task.Attempts.Failed {
+		task.Attempts.Failed = pod.attempts
 	}
-	if pod.failedAt.After(task.FailedAt) {
-		task.FailedAt = pod.failedAt
+	if pod.failedAt.After(task.Attempts.FailedAt) {
+		task.Attempts.FailedAt = pod.failedAt
 	}
-	task.Dead, task.Leaving = pod.dead, pod.leaving
-	task.Stale = !pod.healthy && !pod.leaving && pod.state != succeeded && tc.isOutdated(w, st, e, pod)
+	task.Object.Dead, task.Object.Leaving = pod.dead, pod.leaving
+	task.Object.Stale = !pod.healthy && !pod.leaving && pod.state != succeeded && tc.isOutdated(w, st, e, pod)
 	if task.Why == nil && pod.healthy && pod.state == running && !pod.leaving && tc.wasEditedMeanwhile(st, e) {
 		task.Why = &rollout.Why{
 			Reason: rollout.ReasonDefinitionChanged, Since: pod.created, About: "Pod " + tc.in.Config.Namespace + "/" + pod.name,

@@ -134,7 +134,7 @@ func TestCordonAfter(t *testing.T) {
 	const mark = "skyhook.nvidia.com/runtimeRequiredCordon"
 	w := newTestCluster(t)
 	s := w.apply(`{metadata: {name: demo}, spec: {runtimeRequired: true, runtimeRequiredCordonAfter: true, packages: {}}}`)
-	if c := w.compile(s); !c.Rollout.CordonAfter || len(c.Problems) > 0 {
+	if c := w.compile(s); !c.Rollout.Taint.CordonAfter || len(c.Problems) > 0 {
 		t.Errorf("compiled to %+v with the problems %v", c.Rollout, c.Problems)
 	}
 	w.addNode("n1")
@@ -161,7 +161,7 @@ func TestCordonAfter(t *testing.T) {
 		t.Errorf("somebody made the node schedulable, and it has %v %v", n.Unschedulable, n.Annotations)
 	}
 	without := w.apply(`{metadata: {name: without}, spec: {runtimeRequiredCordonAfter: true, packages: {}}}`)
-	if c := w.compile(without); c.Rollout.CordonAfter || len(c.Problems) != 1 || c.Problems[0].Refuses {
+	if c := w.compile(without); c.Rollout.Taint.CordonAfter || len(c.Problems) != 1 || c.Problems[0].Refuses {
 		t.Errorf("without runtimeRequired it has the problems %v", c.Problems)
 	}
 }
@@ -378,7 +378,7 @@ func TestDrainConditions(t *testing.T) {
 			w.hangs["tuning|1.0.0/apply"] = true
 			w.drive(s)
 			compiled := w.compile(s)
-			compiled.Rollout.Targets[0].Pods, compiled.Rollout.Targets[0].PodsSeen = c.pods, true
+			compiled.Rollout.Targets[0].Drain.Pods, compiled.Rollout.Targets[0].Drain.PodsSeen = c.pods, true
 			status := compiled.Status(verdicts(compiled, nil), nil)
 			for _, kind := range []string{"DrainBlocked", "Blocked"} {
 				got := ""
