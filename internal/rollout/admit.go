@@ -109,12 +109,9 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// openChecks are the conditions of a group under which anything is admitted to the node of a candidate.
-var openChecks = []func(*targetState) *Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, checkClosing}
-
 // checkOpen returns why nothing of a group is admitted to the node of a candidate, whatever its limits say.
 func checkOpen(t *targetState) *Why {
-	for _, check := range openChecks {
+	for _, check := range []func(*targetState) *Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, checkClosing} {
 		if why := check(t); why != nil {
 			return why
 		}

@@ -175,20 +175,12 @@ func (u imagePuller) reportFailed(t *targetState) {
 	}
 }
 
-// checkPullTurn returns why nothing is pulled on the node of a candidate now, whatever the limits say. Outside of windows images are
-// pulled only if the rollout says so.
+// checkPullTurn returns why nothing is pulled on the node of a candidate now, whatever the limits say.
 func checkPullTurn(t *targetState) *Why {
 	if t.rollout.Paused || t.rollout.Broken != nil {
 		return &Why{Reason: ReasonPaused, Text: "the rollout is paused"}
 	}
-	for _, check := range openChecks {
-		why := check(t)
-		if why == nil || why.Reason == ReasonWindow && t.rollout.PullsOutsideWindows {
-			continue
-		}
-		return why
-	}
-	return nil
+	return checkOpen(t)
 }
 
 // checkPullLimits returns what a pull waits for: others of its group, or one that finds out the digest of an image.

@@ -202,11 +202,9 @@ type Rollout struct {
 	Rollback JointRollback
 	// the reboot that a target owes counts for all targets on its node whose rollouts say so
 	SharesReboots bool
-	DriftLimit    int // of targets whose node is checked for drift at the same time
-	// images are pulled before their turn while a window is closed, too, see Target.Pull
-	PullsOutsideWindows bool
-	Targets             []*Target // other snapshots may have the same ones, see CopyTarget
-	Omitted             []Omitted // targets that a Pruner left out
+	DriftLimit    int       // of targets whose node is checked for drift at the same time
+	Targets       []*Target // other snapshots may have the same ones, see CopyTarget
+	Omitted       []Omitted // targets that a Pruner left out
 }
 
 // Omitted counts targets of one group that are left out because nothing can change for them, see Pruner.

@@ -206,8 +206,6 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Usual = parseDuration(value)
 	case "drift":
 		r.DriftLimit = parseNumber(value)
-	case "pulls-outside-windows":
-		r.PullsOutsideWindows = yes
 	case "drain":
 		after, what, _ := strings.Cut(value, ",")
 		r.Drain.Timeout, r.Drain.OnTimeout = parseDuration(after), rollout.DrainTimeout(what)

@@ -58,7 +58,7 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 		Taint:      rollout.Taint{Required: s.Spec.RuntimeRequired, NewNodes: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes, CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter},
 		DriftLimit: driftLimit(s),
 		Drain:      drainOptions(s.Spec.DrainConfig), Numbering: rollout.Numbering{Stored: true, Next: s.Status.NodeOrderOffset}, Since: owesSince(s),
-		Announce: announces(s, in.Policy), SharesReboots: s.Spec.ShareReboots, PullsOutsideWindows: s.Spec.PrepullOutsideWindows,
+		Announce: announces(s, in.Policy), SharesReboots: s.Spec.ShareReboots,
 	}
 	c.Problems = checkSpec(in, c.defs)
 	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !c.Rollout.Deleting {

@@ -18,7 +18,6 @@ import (
 func addPrepull(spec content, random *rand.Rand) {
 	if random.IntN(3) == 0 {
 		spec["prepull"] = true
-		spec["prepullOutsideWindows"] = random.IntN(2) == 0
 	}
 }
 

@@ -46,7 +46,6 @@ type SkyhookList struct {
 }
 
 // SkyhookSpec is the desired state of the selected nodes.
-// +kubebuilder:validation:XValidation:rule="!has(self.prepullOutsideWindows) || !self.prepullOutsideWindows || has(self.prepull) && self.prepull",fieldPath=".prepullOutsideWindows",message="prepullOutsideWindows has no effect without prepull: set prepull to true, or remove prepullOutsideWindows"
 // +kubebuilder:validation:XValidation:rule="!has(self.deploymentPolicy) || self.deploymentPolicy.size() == 0 || !has(self.interruptionBudget) || !(has(self.interruptionBudget.percent) && dyn(self.interruptionBudget.percent) != null || has(self.interruptionBudget.count) && dyn(self.interruptionBudget.count) != null)",fieldPath=".interruptionBudget",message="interruptionBudget and deploymentPolicy exclude each other: remove interruptionBudget, because the policy brings its own budget"
 type SkyhookSpec struct {
 	// serial runs one package at a time on each node. Default false: packages that do not depend on each other run in
@@ -159,11 +158,6 @@ type SkyhookSpec struct {
 	// image that cannot be pulled is known before the node is cordoned. Default false.
 	// +optional
 	Prepull bool `json:"prepull,omitempty"`
-
-	// prepullOutsideWindows has them pulled while no window of the deploymentPolicy is open, too. It needs prepull. Default false: inside
-	// of windows only.
-	// +optional
-	PrepullOutsideWindows bool `json:"prepullOutsideWindows,omitempty"`
 
 	// revisionHistoryLimit is how many earlier revisions, which are sets of packages, are kept as ControllerRevisions for kubectl
 	// skyhook history, diff and undo. A revision that nodes still have is kept beyond that. Absent means 10.
