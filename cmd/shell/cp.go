@@ -5,59 +5,50 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/u-root/u-root/pkg/uroot/unixflag"
 )
 
 // copier is one run of cp.
 //
-// It differs from other implementations where a package on a host needs it: a file is replaced atomically, so that a
-// running program can be replaced and no partial file is ever visible; the new file has the mode of its source; and
-// a recursive copy replaces a symbolic link in the target instead of writing through it, so that a second copy over a
-// mounted ConfigMap, whose keys are links, works and never leaves the target.
+// It is our own because a package on a host needs what others lack: a file is replaced atomically, so that a running
+// program can be replaced and no partial file is ever visible; the new file has the mode of its source; and a recursive
+// copy replaces a symbolic link in the target instead of writing through it, so that a second copy over a mounted
+// ConfigMap, whose keys are links, works and never leaves the target.
 type copier struct {
-	opts   options
-	umask  fs.FileMode
-	made   map[inode]bool // folders this run made: none of them is copied again
-	failed bool
+	recursive, follow bool
+	umask             fs.FileMode
+	made              map[inode]bool // folders this run made: none of them is copied again
+	failed            bool
 }
 
 type inode struct{ dev, ino uint64 }
 
 func cp(args []string) int {
-	opts, files, err := parseOptions(args, "rRaLPHdpfnvTt:", map[string]rune{
-		"recursive": 'r', "archive": 'a', "dereference": 'L', "no-dereference": 'P', "preserve": 'p', "force": 'f',
-		"no-clobber": 'n', "verbose": 'v', "no-target-directory": 'T', "target-directory": 't',
-	})
-	if err != nil {
-		return printError("cp", err, 1)
-	}
-	if opts.has('R') || opts.has('a') {
-		opts['r'] = ""
-	}
-	if opts.has('a') {
-		opts['p'] = ""
-	}
-	if opts.has('d') || opts.has('a') {
-		opts['P'] = ""
-	}
-	if opts.has('t') {
-		files = append(files, opts['t'])
-	}
-	switch len(files) {
-	case 0:
-		return printError("cp", errors.New("name the files to copy and where to"), 1)
-	case 1:
-		return printError("cp", fmt.Errorf("name where to copy %s to", files[0]), 1)
-	}
 	mask := syscall.Umask(0)
 	syscall.Umask(mask)
-	c := &copier{opts: opts, umask: fs.FileMode(mask), made: map[inode]bool{}}
-	c.copyAll(files[:len(files)-1], files[len(files)-1])
+	c := &copier{umask: fs.FileMode(mask), made: map[inode]bool{}}
+	f := flag.NewFlagSet("cp", flag.ContinueOnError)
+	f.BoolVar(&c.recursive, "r", false, "copy folders, and links as links")
+	f.BoolVar(&c.recursive, "R", false, "the same")
+	f.BoolVar(&c.follow, "L", false, "copy what links lead to")
+	f.Bool("f", true, "no effect: files are always replaced")
+	if err := f.Parse(unixflag.ArgsToGoArgs(args)); err != nil {
+		return 1 // the flag set has printed it
+	}
+	if f.NArg() < 2 {
+		return printError("cp", errors.New("name the files to copy and where to"), 1)
+	}
+	last := f.NArg() - 1
+	c.copyAll(f.Args()[:last], f.Arg(last))
 	if c.failed {
 		return 1
 	}
@@ -66,8 +57,8 @@ func cp(args []string) int {
 
 func (c *copier) copyAll(from []string, to string) {
 	st, err := os.Stat(to)
-	into := err == nil && st.IsDir() && !c.opts.has('T')
-	if !into && (len(from) > 1 || c.opts.has('t') || strings.HasSuffix(to, "/") && !c.opts.has('r')) {
+	into := err == nil && st.IsDir()
+	if !into && (len(from) > 1 || strings.HasSuffix(to, "/") && !c.recursive) {
 		c.fail(fmt.Errorf("%s is not a folder", to))
 		return
 	}
@@ -87,9 +78,9 @@ func (c *copier) fail(err error) {
 
 // copy copies one file or directory; named tells whether it is on the command line. An error is printed, and the rest is copied.
 func (c *copier) copy(src, dst string, named bool) {
-	look := os.Lstat
-	if c.opts.has('L') || c.opts.has('H') && named || !c.opts.has('r') && !c.opts.has('P') {
-		look = os.Stat
+	look := os.Stat
+	if c.recursive && !c.follow {
+		look = os.Lstat
 	}
 	st, err := look(src)
 	if err != nil {
@@ -97,52 +88,16 @@ func (c *copier) copy(src, dst string, named bool) {
 		return
 	}
 	switch {
-	case st.IsDir() && !c.opts.has('r'):
+	case st.IsDir() && !c.recursive:
 		err = fmt.Errorf("%s is a folder and not copied; -r copies folders", src)
 	case st.IsDir():
 		err = c.copyDir(src, st, dst, named)
 	default:
-		var skip bool
-		if skip, err = c.mayReplace(src, st, dst); err == nil && !skip {
-			c.printCopied(src, dst)
-			err = c.copyFile(src, st, dst)
-		}
+		err = c.copyFile(src, st, dst)
 	}
 	if err != nil {
 		c.fail(err)
 	}
-}
-
-func (c *copier) printCopied(src, dst string) {
-	if c.opts.has('v') {
-		fmt.Printf("'%s' -> '%s'\n", src, dst)
-	}
-}
-
-// mayReplace returns an error for what would destroy the source or a directory, and skips what -n keeps.
-func (c *copier) mayReplace(src string, st fs.FileInfo, dst string) (skip bool, err error) {
-	old, err := os.Lstat(dst)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if old.IsDir() {
-		return false, fmt.Errorf("%s is a folder and not replaced by %s, which is none", dst, src)
-	}
-	if c.opts.has('n') {
-		return true, nil
-	}
-	if old.Mode()&fs.ModeSymlink != 0 && !c.opts.has('r') && st.Mode()&fs.ModeSymlink == 0 {
-		if old, err = os.Stat(dst); err != nil {
-			return false, fmt.Errorf("%s is a link that leads nowhere; nothing is written through it", dst)
-		}
-	}
-	if os.SameFile(st, old) {
-		return false, fmt.Errorf("%s and %s are the same file", src, dst)
-	}
-	return false, nil
 }
 
 func (c *copier) copyDir(src string, st fs.FileInfo, dst string, named bool) error {
@@ -154,13 +109,12 @@ func (c *copier) copyDir(src string, st fs.FileInfo, dst string, named bool) err
 		look = os.Stat
 	}
 	old, err := look(dst)
-	made := errors.Is(err, fs.ErrNotExist)
+	isNew := isMissing(err)
 	switch {
-	case made:
+	case isNew:
 		if err := os.Mkdir(dst, 0o700); err != nil {
 			return err
 		}
-		c.printCopied(src, dst)
 		if old, err = os.Lstat(dst); err != nil {
 			return err
 		}
@@ -176,16 +130,67 @@ func (c *copier) copyDir(src string, st fs.FileInfo, dst string, named bool) err
 	for _, e := range below {
 		c.copy(filepath.Join(src, e.Name()), filepath.Join(dst, e.Name()), false)
 	}
-	if err != nil {
+	if err != nil || !isNew {
 		return err
 	}
-	if made || c.opts.has('p') {
-		return c.copyAttributes(dst, st)
-	}
-	return nil
+	return os.Chmod(dst, st.Mode().Perm()&^c.umask)
 }
 
 func inodeOf(st fs.FileInfo) inode {
 	s := st.Sys().(*syscall.Stat_t)
 	return inode{uint64(s.Dev), s.Ino}
+}
+
+// copyFile copies a file or a link. The copy gets a temporary name and is then renamed.
+func (c *copier) copyFile(src string, st fs.FileInfo, dst string) error {
+	if !st.Mode().IsRegular() && st.Mode()&fs.ModeSymlink == 0 {
+		return fmt.Errorf("%s is neither a file nor a folder and not copied", src)
+	}
+	if !c.recursive {
+		if to, err := filepath.EvalSymlinks(dst); err == nil {
+			dst = to // cp FILE LINK writes to what the link leads to
+		}
+	}
+	switch old, err := os.Lstat(dst); {
+	case err == nil && old.IsDir():
+		return fmt.Errorf("%s is a folder and not replaced by %s, which is none", dst, src)
+	case err == nil && os.SameFile(st, old):
+		return fmt.Errorf("%s and %s are the same file", src, dst)
+	}
+	beside := filepath.Join(filepath.Dir(dst), fmt.Sprintf(".cp.%d", os.Getpid()))
+	if err := os.Remove(beside); err != nil && !isMissing(err) {
+		return err
+	}
+	err := c.createCopy(src, st, beside)
+	if err == nil {
+		err = os.Rename(beside, dst)
+	}
+	if err == nil {
+		return nil
+	}
+	if rm := os.Remove(beside); rm != nil && !isMissing(rm) {
+		err = errors.Join(err, rm)
+	}
+	return err
+}
+
+// createCopy makes a copy under an unused name, with the mode of the source as far as the umask allows.
+func (c *copier) createCopy(src string, st fs.FileInfo, dst string) error {
+	if st.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(src)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, dst)
+	}
+	in, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return errors.Join(err, in.Close())
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Chmod(st.Mode().Perm()&^c.umask), out.Close(), in.Close())
 }

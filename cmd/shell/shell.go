@@ -8,10 +8,17 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/u-root/u-root/pkg/core"
+	"github.com/u-root/u-root/pkg/core/cat"
+	"github.com/u-root/u-root/pkg/core/chmod"
+	"github.com/u-root/u-root/pkg/core/ls"
+	"github.com/u-root/u-root/pkg/core/mkdir"
+	"github.com/u-root/u-root/pkg/core/mv"
+	"github.com/u-root/u-root/pkg/core/rm"
 )
 
 // applet is one command. It prints errors to standard error and returns its exit code.
@@ -19,11 +26,9 @@ type applet func(args []string) int
 
 func listApplets() map[string]applet {
 	return map[string]applet{
-		"sh": sh, "bash": sh,
-		"cp": cp, "mkdir": mkdir, "rm": rm, "ln": ln, "ls": ls, "cat": cat, "chmod": chmod, "chroot": chroot,
-		"sleep": sleep, "echo": echo,
-		"true":  func([]string) int { return 0 },
-		"false": func([]string) int { return 1 },
+		"sh": sh, "bash": sh, "cp": cp,
+		"cat": runCore("cat", cat.New()), "chmod": runCore("chmod", chmod.New()), "ls": runCore("ls", ls.New()),
+		"mkdir": runCore("mkdir", mkdir.New()), "mv": runCore("mv", mv.New()), "rm": runCore("rm", rm.New()),
 	}
 }
 
@@ -31,48 +36,46 @@ func main() {
 	os.Exit(run(os.Args))
 }
 
-// run finds the command by the name of the program, or by the first argument when the program has a name of its own.
+// run finds the command by the name of the program; by any other name the program is the shell.
 func run(args []string) int {
-	all := listApplets()
-	name := filepath.Base(args[0])
-	if name != "" && name[0] == '-' { // a login shell
-		name = name[1:]
-	}
-	if cmd, known := all[name]; known {
+	if cmd, known := listApplets()[filepath.Base(args[0])]; known {
 		return cmd(args[1:])
 	}
-	if len(args) > 1 {
-		if cmd, known := all[args[1]]; known {
-			return cmd(args[2:])
+	return sh(args[1:])
+}
+
+// runCore runs a command of u-root. One that printed an error has failed: u-root's mkdir returns none of its errors.
+func runCore(name string, cmd core.Command) applet {
+	return func(args []string) int {
+		problems := &countingWriter{to: os.Stderr}
+		cmd.SetIO(os.Stdin, os.Stdout, problems)
+		if err := cmd.Run(args...); err != nil {
+			return printError(name, err, 1)
 		}
-		return printError(args[1], errors.New("there is no such command in this image"), 127)
+		return min(problems.bytes, 1)
 	}
-	return sh(nil)
+}
+
+// countingWriter counts what it writes.
+type countingWriter struct {
+	to    io.Writer
+	bytes int
+}
+
+func (w *countingWriter) Write(text []byte) (int, error) {
+	n, err := w.to.Write(text)
+	w.bytes += n
+	if err != nil {
+		return n, fmt.Errorf("writing an error: %w", err)
+	}
+	return n, nil
 }
 
 // printError prints an error as `cp: text` and returns the exit code.
 func printError(name string, err error, code int) int {
-	fmt.Fprintf(os.Stderr, "%s: %s\n", name, describeError(err))
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 	return code
 }
 
-// describeError formats an error as commands print it: the file, then the error.
-func describeError(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return fmt.Sprintf("%s: %s", p.Path, trimErrno(p.Err))
-	}
-	var l *os.LinkError
-	if errors.As(err, &l) {
-		return fmt.Sprintf("%s: %s", l.New, trimErrno(l.Err))
-	}
-	return err.Error()
-}
-
-func trimErrno(err error) string {
-	var n syscall.Errno
-	if errors.As(err, &n) && n == syscall.ENOENT {
-		return "no such file or directory"
-	}
-	return err.Error()
-}
+// isMissing reports whether a file does not exist.
+func isMissing(err error) bool { return errors.Is(err, os.ErrNotExist) }
