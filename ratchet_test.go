@@ -94,7 +94,7 @@ func readPackages(t *testing.T, roots ...string) []*goPackage {
 				found[dir] = &goPackage{dir: dir, fset: token.NewFileSet()}
 			}
 			p := found[dir]
-			file, err := parser.ParseFile(p.fset, name, text, parser.SkipObjectResolution)
+			file, err := parser.ParseFile(p.fset, name, text, parser.SkipObjectResolution|parser.ParseComments)
 			p.files, p.text = append(p.files, file), append(p.text, text...)
 			return err
 		})

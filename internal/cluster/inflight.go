@@ -163,7 +163,7 @@ func (f *inFlight) complete(w *nodeWork, plannedFrom *Objects) (needsPass bool) 
 	return w.changed || w.observed || hasLateRetry
 }
 
-// tryBeginStatus reports whether the status of an object may be written now, because no earlier one is in flight.
+// tryBeginStatus begins to write the status of an object unless an earlier one is in flight, and reports whether it did.
 func (f *inFlight) tryBeginStatus(uid types.UID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -312,16 +312,16 @@ func (f *inFlight) forgetConflicts(name rollout.Ref) {
 	f.conflicts.DeleteEntry(failureKey{rollout: name}.String())
 }
 
-// hasFailed reports whether the work of a rollout on a node failed a moment ago.
-func (f *inFlight) hasFailed(on string, name rollout.Ref, now time.Time) bool {
+// awaitRetry asks for a pass when the work of a rollout on a node may be tried again that failed a moment ago, and reports whether that
+// is still to come.
+func (f *inFlight) awaitRetry(on string, name rollout.Ref, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.isDelayed(failureKey{on, name}, now)
+	return f.awaitRetryOf(failureKey{on, name}, now)
 }
 
-// isDelayed reports whether something failed a moment ago, and asks for a pass when that time is over. The caller holds
-// the lock.
-func (f *inFlight) isDelayed(key failureKey, now time.Time) bool {
+// awaitRetryOf is awaitRetry of anything that failed. The caller holds the lock.
+func (f *inFlight) awaitRetryOf(key failureKey, now time.Time) bool {
 	until := f.failedUntil[key]
 	if !until.After(now) {
 		return false
@@ -350,7 +350,7 @@ func (f *inFlight) setFailed(name rollout.Ref, err error) {
 func (f *inFlight) withoutFailed(all []*nodeWork, now time.Time) []*nodeWork {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(all, func(w *nodeWork) bool { return f.isDelayed(failureKey{node: w.node}, now) })
+	return slices.DeleteFunc(all, func(w *nodeWork) bool { return f.awaitRetryOf(failureKey{node: w.node}, now) })
 }
 
 // takeOutcome sums up what completed since the last outcome.

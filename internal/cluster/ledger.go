@@ -39,8 +39,8 @@ type ledgerTimes struct {
 	at map[rollout.Ref]time.Time
 }
 
-// mayWriteAt is when a ledger may be written again.
-func (t *ledgerTimes) mayWriteAt(owner rollout.Ref, interval time.Duration) time.Time {
+// nextWrite is when a ledger may be written again.
+func (t *ledgerTimes) nextWrite(owner rollout.Ref, interval time.Duration) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.at[owner].Add(interval)
@@ -76,7 +76,7 @@ func (p *pass) openLedger(l rollout.Ledger) (ledgerEntry, error) {
 	if p.objects.inFlight.statuses[entry.was.GetUID()] {
 		return entry, errStatusInFlight
 	}
-	if p.now.Before(p.ledgers.mayWriteAt(l.Owner, p.options.LedgerInterval)) {
+	if p.now.Before(p.ledgers.nextWrite(l.Owner, p.options.LedgerInterval)) {
 		return entry, errTooSoon
 	}
 	return entry, nil
@@ -88,7 +88,7 @@ func (p *pass) denyLedger(owner rollout.Ref, err error) {
 	switch {
 	case errors.Is(err, errStatusInFlight):
 	case errors.Is(err, errTooSoon):
-		p.inFlight.retry(p.ledgers.mayWriteAt(owner, p.options.LedgerInterval))
+		p.inFlight.retry(p.ledgers.nextWrite(owner, p.options.LedgerInterval))
 	case apierrors.IsConflict(err) && p.inFlight.retryConflict(failureKey{rollout: owner}, p.now):
 	default:
 		p.inFlight.recordError(owner, fmt.Errorf("writing the admissions: %w", err))

@@ -44,7 +44,7 @@ func (o *Objects) PolicyUsers(plan rollout.Plan) map[string][]policy.User {
 func (p *pass) protectPolicies(ctx context.Context, plan rollout.Plan) {
 	users := p.objects.PolicyUsers(plan)
 	for _, d := range p.objects.Policies {
-		isUsed := len(users[d.Name]) > 0 || p.hasRecentAdmission(d)
+		isUsed := len(users[d.Name]) > 0 || p.awaitAdmissions(d)
 		if isUsed && d.DeletionTimestamp != nil {
 			continue
 		}
@@ -55,9 +55,10 @@ func (p *pass) protectPolicies(ctx context.Context, plan rollout.Plan) {
 	}
 }
 
-// hasRecentAdmission reports whether an admission in the status of a policy may not have reached its node yet. One from further in
-// the future was written by a wrong clock: nothing says how old it is, and its writer does not lead any more.
-func (p *pass) hasRecentAdmission(d *v1alpha1.DeploymentPolicy) bool {
+// awaitAdmissions asks for a pass when admissions in the status of a policy have reached their nodes or expired, and reports whether there
+// are such admissions. One from further in the future was written by a wrong clock: nothing says how old it is, and its writer does not
+// lead any more.
+func (p *pass) awaitAdmissions(d *v1alpha1.DeploymentPolicy) bool {
 	isRecent := false
 	for _, r := range policy.ReadLedger(policy.Ref(d), d.Status.Admission).Admitting {
 		isFuture := r.Since.After(p.now.Add(rollout.ReservationTerm))

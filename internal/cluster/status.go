@@ -94,7 +94,7 @@ func (c *statusChange) isSame() (bool, error) {
 	return bytes.Equal(was, c.encoded), nil
 }
 
-// encode encodes the status, once.
+// encode has the status encoded once.
 func (c *statusChange) encode() (err error) {
 	if c.encoded != nil {
 		return nil

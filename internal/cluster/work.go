@@ -259,7 +259,7 @@ func (a *applier) nextActive(all []*nodeWork) []*nodeWork {
 func (c *workCollector) addActions(actions []rollout.Action) {
 	for i := range actions {
 		a := &actions[i]
-		if !c.hasActionsOf(a.Node) || c.objects.isBeingDeleted(a) || c.inFlight.hasFailed(a.Node, a.Rollout, c.now) {
+		if !c.hasActionsOf(a.Node) || c.objects.isBeingDeleted(a) || c.inFlight.awaitRetry(a.Node, a.Rollout, c.now) {
 			continue
 		}
 		w := c.byNode[a.Node]

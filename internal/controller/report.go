@@ -126,8 +126,8 @@ func (p *passReport) writeStatusAfter(interval time.Duration, uid types.UID, wri
 	return wrote
 }
 
-// awaitInterval reports whether the last write of an object's status is too recent for another one, and then requests a pass for
-// when it is not: there may be more to write by then.
+// awaitInterval requests a pass for when the status of an object may be written again, if the last write is too recent, and reports whether
+// it is: there may be more to write by then.
 func (p *passReport) awaitInterval(interval time.Duration, uid types.UID) bool {
 	due := p.lastWrites[uid].Add(interval)
 	if !due.After(p.clock()) {

@@ -234,7 +234,7 @@ func ourAnnotations(n *corev1.Node) map[string]string {
 	return ours
 }
 
-// notePodChange reports whether a pod of ours changed, and notes for the metrics when its work ended.
+// notePodChange notes for the metrics when the work of a pod of ours ended, and reports whether the pod changed.
 func (w watcher) notePodChange(before, after any) bool {
 	b, okBefore := before.(*corev1.Pod)
 	a, okAfter := after.(*corev1.Pod)

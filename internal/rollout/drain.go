@@ -24,8 +24,8 @@ type DrainProgress struct {
 // drainer cordons and drains the node of a target.
 type drainer struct{ *taskBoard }
 
-// ensureQuiet reports whether a task may disturb its node: the rollout holds it, it is unschedulable, and no pod is in
-// the way. Otherwise it adds the next actions to get there and reports what is waited for.
+// ensureQuiet adds the next actions after which a task may disturb its node, reports what is waited for, and reports whether nothing is:
+// the rollout holds the node, it is unschedulable, and no pod is in the way.
 func (d drainer) ensureQuiet(k *boardTask) bool {
 	if !d.isQuietKnown {
 		d.isQuietKnown = true
@@ -44,7 +44,7 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 		}
 		return d.drainNode(why)
 	}
-	if t.waitsFirst() && !d.mayCordon() {
+	if t.waitsFirst() && !d.ensureMayCordon() {
 		return false
 	}
 	if !t.isHeld {
@@ -68,9 +68,9 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 	return false
 }
 
-// mayCordon reports whether no protected pod keeps the node of an admitted target from being cordoned. If one does, the
-// node is given back.
-func (d drainer) mayCordon() bool {
+// ensureMayCordon gives the node of an admitted target back if a protected pod keeps it from being cordoned, has its pods listed if they
+// are not, and reports whether it may be cordoned now.
+func (d drainer) ensureMayCordon() bool {
 	t := d.target
 	if !t.target.Drain.PodsSeen {
 		d.plan.lookAt(t)
@@ -90,8 +90,8 @@ func (d drainer) mayCordon() bool {
 	return false
 }
 
-// waitForProtected reports whether the drain waits for protected pods, or the node is given back because of them. With
-// Drain.WaitFirst that is so when one began to run at the time of the cordon.
+// waitForProtected gives the node back if protected pods are waited for no longer, and reports whether the drain does not go on because of
+// them. With Drain.WaitFirst the node is given back, too, when one began to run at the time of the cordon.
 func (d drainer) waitForProtected() bool {
 	outcome, wait := d.plan.checkProtected(d.target)
 	switch {
@@ -156,8 +156,7 @@ func unprotectedPods(pods []Pod) []Pod {
 	return pods
 }
 
-// checkDeadline reports whether the drain takes longer than its timeout. If it does not yet, the next pass is requested
-// for that time.
+// checkDeadline requests a pass for the end of the drain's timeout, and reports whether it is over.
 func (d drainer) checkDeadline() bool {
 	timeout, began := d.target.rollout.Drain.Timeout, d.target.target.drainBegan()
 	if timeout <= 0 || began.IsZero() {

@@ -11,7 +11,7 @@ type exclusiveTask struct {
 	until  time.Time // zero if it is being started: the next pass knows more
 }
 
-// checkExclusive reports whether no task on another node keeps this one from starting, and reports which one does.
+// checkExclusive has a task wait while one on another node keeps it from starting, and reports whether none does.
 func (s starter) checkExclusive(k *boardTask) bool {
 	if k.Exclusive == "" {
 		return true

@@ -81,8 +81,7 @@ func (t *targetState) hasTimedHold() bool {
 	return slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref && !h.Since.IsZero() })
 }
 
-// awaitLoadBalancers reports whether load balancers may still send requests to the node. The next pass is requested for the end of that
-// time. A hold of a predecessor, whose time is not recorded, is long enough.
+// awaitLoadBalancers requests a pass for when load balancers send no more requests to the node, and reports whether they still may. A hold of a predecessor, whose time is not recorded, is long enough.
 func (d drainer) awaitLoadBalancers() bool {
 	t, delay := d.target, d.target.rollout.Drain.LoadBalancerDelay
 	if delay <= 0 || !t.hasTimedHold() {

@@ -55,7 +55,7 @@ func (p *draftPlan) checkProtected(t *targetState) (waitOutcome, Why) {
 		why.Since = since
 	}
 	drain := t.rollout.Drain
-	if !p.isWaitLate(t) {
+	if !p.checkWaitDeadline(t) {
 		return waitOn, why
 	}
 	late := "protected pods were waited for longer than " + drain.WaitTimeout.String()
@@ -70,9 +70,8 @@ func (p *draftPlan) checkProtected(t *targetState) (waitOutcome, Why) {
 	return waitOn, why
 }
 
-// isWaitLate reports whether protected pods are waited for longer than the timeout. If they are not yet, the next pass is
-// requested for that time.
-func (p *draftPlan) isWaitLate(t *targetState) bool {
+// checkWaitDeadline requests a pass for the end of the time for which protected pods are waited for, and reports whether it is over.
+func (p *draftPlan) checkWaitDeadline(t *targetState) bool {
 	timeout, since := t.rollout.Drain.WaitTimeout, t.target.Drain.ProtectedSince
 	if timeout <= 0 || since.IsZero() {
 		return false

@@ -236,8 +236,8 @@ func (t *targetState) sharedReason(text string) Why {
 	return Why{Reason: ReasonSharedReboot, Text: truncate("everything before the reboot is done; " + text)}
 }
 
-// shareReboot reports whether an interrupt that could start now waits for others that share the reboot. It is recorded that the
-// target awaits the reboot before others begin.
+// shareReboot has an interrupt that could start now wait for others that share the reboot, and reports whether it does. It is recorded
+// that the target awaits the reboot before others begin.
 func (s interruptStarter) shareReboot(k *boardTask, covered []*boardTask) bool {
 	t := s.target
 	isShared := t.mayShare() && k.Reboot && !k.hasBegun() && !t.hasSharedReboot()

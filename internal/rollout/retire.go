@@ -143,7 +143,7 @@ func (r retirer) release(why Why) {
 	}
 }
 
-// awaitNodeNumber reports whether the number of the node is stored on the node only, and sets the verdict if so. If
+// awaitNodeNumber sets the verdict if the number of the node is stored on the node only, and reports whether that is so. If
 // the node were given back now, the next node could get the same number. The status stores the next number soon.
 func (r retirer) awaitNodeNumber() bool {
 	t := r.target

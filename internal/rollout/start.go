@@ -56,7 +56,7 @@ func (s starter) checkNode() (why Why, waits bool) {
 	return Why{}, false
 }
 
-// reportTask reports whether a task is running, waiting or has failed. A failure is reported until the task succeeds,
+// reportTask adds to the verdict that a task is running, is waiting or has failed. A failure is reported until the task succeeds,
 // also while it runs again.
 func (s starter) reportTask(k *boardTask) {
 	if !k.isPending() {
@@ -191,7 +191,7 @@ func (k *boardTask) serialRank() int {
 	return 1
 }
 
-// checkDue reports whether a task may be tried now. If it may be later, the next pass is requested for that time.
+// checkDue requests a pass for when a task may be tried again, and reports whether it may be now.
 func (s starter) checkDue(k *boardTask) bool {
 	hasObject := k.Object.Name != "" && k.isPending()
 	if hasObject || k.isBusy || k.Object.Leaving {

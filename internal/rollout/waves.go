@@ -162,7 +162,8 @@ func (w *wave) findOpen(r *rolloutState) openTargets {
 }
 
 // findBehind returns the first group that must be complete before targets of a rollout are admitted to this one; nil if all are. A
-// group without targets is complete when those before it are. Groups that come after each other in a circle wait for themselves.
+// group without targets is complete when those before it are. Groups that come after each other in a circle wait for themselves. It
+// is found out once for each rollout.
 func (g *groupState) findBehind(r *rolloutState) *groupState {
 	w := &g.wave
 	if len(w.before) == 0 {
@@ -218,6 +219,7 @@ func (w *wave) addAsking(r *rolloutState) {
 // mayBeginAny reports whether any rollout with candidates may begin.
 func (g *groupState) mayBeginAny() bool { return slices.ContainsFunc(g.wave.asking, g.mayBegin) }
 
+// isApproved reports whether a person approved a rollout. That is found out once.
 func (g *groupState) isApproved(r *rolloutState) bool {
 	if !g.Approval.Required {
 		return true

@@ -415,7 +415,7 @@ func (w actionWriter) evict() {
 	}
 }
 
-// refuseEviction reports whether an eviction is refused, and stores why.
+// refuseEviction stores why an eviction is refused, and reports whether it is.
 func (w actionWriter) refuseEviction(pod *rollout.Pod) bool {
 	if w.RefuseEviction == nil {
 		return false

@@ -45,7 +45,7 @@ func (c *Compiled) Images() []ImageOfPackage {
 	return out
 }
 
-// setImagesPinned reports whether every node pulled the recorded digests.
+// setImagesPinned sets the condition that says whether every node pulled the recorded digests.
 func (rep reporter) setImagesPinned(t *conditionWriter, pins []v1alpha1.ImagePin) {
 	if !rep.pinsImages() {
 		return

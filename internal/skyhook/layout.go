@@ -48,7 +48,7 @@ type mountProblems struct {
 	of map[mountingVersions]string
 }
 
-// problemOf returns why a node with these versions cannot mount images; empty if it can.
+// problemOf returns why a node with these versions cannot mount images; empty if it can. It is found out once.
 func (p *mountProblems) problemOf(of mountingVersions, from string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
