@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/u-root/u-root/pkg/core"
 	"github.com/u-root/u-root/pkg/core/cat"
@@ -26,7 +27,7 @@ type applet func(args []string) int
 
 func listApplets() map[string]applet {
 	return map[string]applet{
-		"sh": sh, "bash": sh, "cp": cp,
+		"sh": sh, "bash": sh, "cp": cp, "sleep": sleep,
 		"cat": runCore("cat", cat.New()), "chmod": runCore("chmod", chmod.New()), "ls": runCore("ls", ls.New()),
 		"mkdir": runCore("mkdir", mkdir.New()), "mv": runCore("mv", mv.New()), "rm": runCore("rm", rm.New()),
 	}
@@ -54,6 +55,21 @@ func runCore(name string, cmd core.Command) applet {
 		}
 		return min(problems.bytes, 1)
 	}
+}
+
+// sleep takes seconds, or a number with s, m or h.
+func sleep(args []string) int {
+	for _, arg := range args {
+		long, err := time.ParseDuration(arg)
+		if err != nil {
+			long, err = time.ParseDuration(arg + "s")
+		}
+		if err != nil {
+			return printError("sleep", err, 1)
+		}
+		time.Sleep(long)
+	}
+	return 0
 }
 
 // countingWriter counts what it writes.

@@ -43,7 +43,7 @@ func products() []product {
 				addScratchFolders(t)
 				t.Bytes("/etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"))
 				t.Bytes("/etc/group", 0o644, []byte("root:x:0:\nnobody:x:65534:\n"))
-			}, links: []string{"bash", "cat", "chmod", "cp", "ls", "mkdir", "mv", "rm"}},
+			}, links: []string{"bash", "cat", "chmod", "cp", "ls", "mkdir", "mv", "rm", "sleep"}},
 		{name: "pause", title: "skyhook-pause", program: "cmd/pause", file: "/pause", entry: true,
 			user: "65535:65535", limit: 3},
 		{name: "stub", title: "skyhook-stub", program: "cmd/stub", file: "/agentless", entry: true,
