@@ -42,8 +42,8 @@ func newSimulateCommand(f *factory) *cobra.Command {
 		Short: "Simulate rollouts to their end",
 		Long: "Simulate rollouts to their end on a virtual clock: when each wave starts and ends, and how long everything takes. With\n" +
 			"names the simulation ends when these are done. Every stage succeeds and takes as long as --stage says; --duration sets\n" +
-			"other durations by package and stage. Windows open and close as they do in the cluster, and margins that are learnt follow\n" +
-			"from the nodes that finish. Compartments that wait for an approval do not begin, unless --approve says so.\n" +
+			"other durations by package and stage. Windows open and close as they do in the cluster.\n" +
+			"Compartments that wait for an approval do not begin, unless --approve says so.\n" +
 			"Nothing is changed.",
 		Example: "  kubectl skyhook simulate -f skyhook.yaml\n" +
 			"  kubectl skyhook simulate demo --stage 90s --duration 'driver interrupt=8m' --duration 'driver=5m'\n" +

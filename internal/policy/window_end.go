@@ -14,19 +14,13 @@ const (
 	maxStarts   = 3000            // of a cron schedule that are looked at
 )
 
-// findMargin returns the margins of the windows that are open: the smaller of those that are given, and whether one is learnt. A
-// window without a margin lets everything start.
-func (c *Calendar) findMargin(now time.Time) (given time.Duration, isLearnt, hasMargin bool) {
+// findMargin returns the smallest margin of the windows that are open; 0 if one of them has none.
+func (c *Calendar) findMargin(now time.Time) time.Duration {
+	margin := maxMargin
 	for _, e := range c.openEndings(now.In(c.zone)) {
-		if e.margin == 0 && !e.isLearnt {
-			return 0, false, false
-		}
-		hasMargin, isLearnt = true, isLearnt || e.isLearnt
-		if e.margin > 0 && (given == 0 || e.margin < given) {
-			given = e.margin
-		}
+		margin = min(margin, e.margin)
 	}
-	return given, isLearnt, hasMargin
+	return margin
 }
 
 // openEndings returns the ends of the windows that are open at a local time, blackouts aside.

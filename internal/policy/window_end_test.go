@@ -29,24 +29,20 @@ func groupAt(t *testing.T, w v1alpha1.Windows, paused bool, now time.Time) rollo
 // counts.
 func TestMargins(t *testing.T) {
 	friday := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	day := func(margin v1alpha1.WindowMargin) v1alpha1.Window {
-		return v1alpha1.Window{Hours: "08:00-18:00", Margin: margin}
+	day := func(margin time.Duration) v1alpha1.Window {
+		return v1alpha1.Window{Hours: "08:00-18:00", Margin: lasts(margin)}
 	}
-	evening := v1alpha1.Window{Hours: "17:00-20:00"}
 	for name, c := range map[string]struct {
 		open   []v1alpha1.Window
 		margin time.Duration
-		learnt bool
 		closes int // hour; 0 if everything may start
 	}{
-		"none":              {open: []v1alpha1.Window{day("")}},
-		"given":             {open: []v1alpha1.Window{day("30m")}, margin: 30 * time.Minute, closes: 18},
-		"learnt":            {open: []v1alpha1.Window{day("Learnt")}, learnt: true, closes: 18},
-		"both":              {open: []v1alpha1.Window{day("Learnt"), day("2h")}, margin: 2 * time.Hour, learnt: true, closes: 18},
-		"one without":       {open: []v1alpha1.Window{day("30m"), {Hours: "10:00-13:00"}}},
-		"the smaller":       {open: []v1alpha1.Window{day("30m"), day("20m")}, margin: 20 * time.Minute, closes: 18},
-		"another continues": {open: []v1alpha1.Window{day("30m"), evening}, margin: 30 * time.Minute, closes: 20},
-		"cron":              {open: []v1alpha1.Window{{Start: "0 11 * * *", Duration: lasts(4 * time.Hour), Margin: "1h"}}, margin: time.Hour, closes: 15},
+		"none":              {open: []v1alpha1.Window{{Hours: "08:00-18:00"}}},
+		"given":             {open: []v1alpha1.Window{day(30 * time.Minute)}, margin: 30 * time.Minute, closes: 18},
+		"one without":       {open: []v1alpha1.Window{day(30 * time.Minute), {Hours: "10:00-13:00"}}},
+		"the smaller":       {open: []v1alpha1.Window{day(30 * time.Minute), day(20 * time.Minute)}, margin: 20 * time.Minute, closes: 18},
+		"another continues": {open: []v1alpha1.Window{day(30 * time.Minute), {Hours: "17:00-20:00", Margin: lasts(time.Hour)}}, margin: 30 * time.Minute, closes: 20},
+		"cron":              {open: []v1alpha1.Window{{Start: "0 11 * * *", Duration: lasts(4 * time.Hour), Margin: lasts(time.Hour)}}, margin: time.Hour, closes: 15},
 	} {
 		g := groupAt(t, v1alpha1.Windows{Open: c.open}, false, friday)
 		if c.closes == 0 {
@@ -56,7 +52,7 @@ func TestMargins(t *testing.T) {
 			continue
 		}
 		at := time.Date(2026, 5, 1, c.closes, 0, 0, 0, time.UTC)
-		if g.Closing == nil || !g.Closing.At.Equal(at) || g.Closing.Margin != c.margin || g.Closing.Learnt != c.learnt || !g.Opens.After(at) {
+		if g.Closing == nil || !g.Closing.At.Equal(at) || g.Closing.Margin != c.margin || !g.Opens.After(at) {
 			t.Errorf("%s: %+v, opens %s", name, g.Closing, g.Opens)
 		}
 	}

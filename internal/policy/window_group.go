@@ -66,8 +66,8 @@ func (c *Calendar) applyClosed(g *rollout.Group, about string, now time.Time) {
 
 // applyMargin sets until when the windows that are open admit nodes, if all of them have a margin.
 func (c *Calendar) applyMargin(g *rollout.Group, about string, now time.Time) {
-	given, isLearnt, hasMargin := c.findMargin(now)
-	if !hasMargin {
+	margin := c.findMargin(now)
+	if margin == 0 {
 		return
 	}
 	closes, isSoon := c.findClosing(now, now.Add(maxMargin))
@@ -79,5 +79,5 @@ func (c *Calendar) applyMargin(g *rollout.Group, about string, now time.Time) {
 		g.Opens = opens.UTC()
 		text += " and opens again " + opens.Format(windowTime)
 	}
-	g.Closing = &rollout.Closing{At: closes.UTC(), Margin: given, Learnt: isLearnt, About: about, Text: text}
+	g.Closing = &rollout.Closing{At: closes.UTC(), Margin: margin, About: about, Text: text}
 }

@@ -32,22 +32,16 @@ type recurringWindow struct {
 
 // ending is what a window says about its end.
 type ending struct {
-	margin   time.Duration // 0 for none
-	isLearnt bool          // the margin follows from finished nodes
-	isHeld   bool          // nodes in flight are not cordoned after it
+	margin time.Duration // 0 for none
+	isHeld bool          // nodes in flight are not cordoned after it
 }
 
-func newEnding(w *v1alpha1.Window) (ending, error) {
-	out := ending{isLearnt: w.Margin == v1alpha1.MarginLearnt, isHeld: w.AtEnd == v1alpha1.WindowHold}
-	if w.Margin == "" || out.isLearnt {
-		return out, nil
+func newEnding(w *v1alpha1.Window) ending {
+	out := ending{isHeld: w.AtEnd == v1alpha1.WindowHold}
+	if w.Margin != nil {
+		out.margin = min(w.Margin.Duration, maxMargin)
 	}
-	margin, err := time.ParseDuration(string(w.Margin))
-	if err != nil {
-		return out, fmt.Errorf("margin %q cannot be used: write a number and a unit, such as 30m, or Learnt", w.Margin)
-	}
-	out.margin = min(margin, maxMargin)
-	return out, nil
+	return out
 }
 
 func (w recurringWindow) isOpen(now time.Time) bool {
@@ -142,17 +136,12 @@ func (c *Calendar) addRecurring(w *v1alpha1.Window) error {
 	if !hasDuration {
 		return fmt.Errorf("the window that starts at %q has no duration: add one", w.Start)
 	}
-	ending, err := newEnding(w)
-	c.recurring = append(c.recurring, recurringWindow{schedule, w.Duration.Duration, ending})
-	return err
+	c.recurring = append(c.recurring, recurringWindow{schedule, w.Duration.Duration, newEnding(w)})
+	return nil
 }
 
 func (c *Calendar) addWeekly(w *v1alpha1.Window) error {
-	ending, err := newEnding(w)
-	if err != nil {
-		return err
-	}
-	weekly := weeklyWindow{to: dayMinutes, ending: ending}
+	weekly := weeklyWindow{to: dayMinutes, ending: newEnding(w)}
 	if w.Hours != "" {
 		var fromHour, fromMinute, toHour, toMinute int
 		if _, err := fmt.Sscanf(w.Hours, "%2d:%2d-%2d:%2d", &fromHour, &fromMinute, &toHour, &toMinute); err != nil {

@@ -14,6 +14,23 @@ type Completion struct {
 	Waiting time.Duration // what the others take after that, while they may begin
 }
 
+// FindUsual returns how long visits of a rollout usually take: nine of ten finished targets took at most as long. It is 0 without
+// any.
+func FindUsual(targets []*Target) time.Duration {
+	var visits []time.Duration
+	for _, t := range targets {
+		hasWork := slices.ContainsFunc(t.Tasks, func(k Task) bool { return k.State != StateDone })
+		if isFinished := !t.Visit.Admitted && !t.Leaving && !hasWork; isFinished && t.Visit.Took > 0 {
+			visits = append(visits, t.Visit.Took)
+		}
+	}
+	if len(visits) == 0 {
+		return 0
+	}
+	slices.Sort(visits)
+	return visits[(9*len(visits)-1)/10]
+}
+
 // maxOverdue is how many times as long as usual a target in flight may take: after that its end is unknown.
 const maxOverdue = 3
 

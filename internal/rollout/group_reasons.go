@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 )
 
 // groupReasons has the reasons why candidates of a group wait. Candidates with the same reason share it.
@@ -43,13 +42,10 @@ func (g groupReasons) stopped() *Why {
 	})
 }
 
-func (g groupReasons) closing(r *rolloutState, margin time.Duration) *Why {
+func (g groupReasons) closing() *Why {
 	c := g.Closing
-	why := g.cached(ReasonWindow, r.title, func() string {
-		if margin == r.Usual && c.Learnt {
-			return c.Text + "; a node usually takes up to " + margin.String()
-		}
-		return c.Text + "; nothing starts in the " + margin.String() + " before"
+	why := g.cached(ReasonWindow, "", func() string {
+		return c.Text + "; nothing starts in the " + c.Margin.String() + " before"
 	})
 	if c.About != "" {
 		why.About = c.About

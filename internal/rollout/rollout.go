@@ -86,9 +86,8 @@ type Group struct {
 // Closing is when the present window ends, and how long before nothing is admitted any more.
 type Closing struct {
 	At     time.Time
-	Margin time.Duration // 0 for none
-	Learnt bool          // Rollout.Usual is a margin, too; the smaller one counts
-	Text   string        // when the window closes, for the reason
+	Margin time.Duration
+	Text   string // when the window closes, for the reason
 	About  string
 }
 

@@ -202,8 +202,6 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Rollback.Cause = parseReason(value)
 	case "keep-held":
 		r.KeepHeld = yes
-	case "usual":
-		r.Usual = parseDuration(value)
 	case "drift":
 		r.DriftLimit = parseNumber(value)
 	case "drain":
@@ -513,13 +511,10 @@ func changeGroup(g *rollout.Group, w []string, now time.Time) {
 			g.Frozen = parseReason(value)
 		case "held":
 			g.Held = parseReason(value)
-		case "closing": // at, margin or learnt, opens: all from now
+		case "closing": // at, margin, opens: all from now
 			w := strings.Split(value, ",")
-			c := &rollout.Closing{At: now.Add(parseDuration(w[0])), Learnt: strings.Contains(w[1], "learnt"), Text: "the window closes in " + w[0]}
-			if margin := strings.TrimPrefix(w[1], "learnt"); margin != "" {
-				c.Margin = parseDuration(margin)
-			}
-			g.Closing, g.Opens = c, now.Add(parseDuration(w[2]))
+			g.Closing = &rollout.Closing{At: now.Add(parseDuration(w[0])), Margin: parseDuration(w[1]), Text: "the window closes in " + w[0]}
+			g.Opens = now.Add(parseDuration(w[2]))
 		case "opens":
 			g.Opens = now.Add(parseDuration(value))
 		case "failed":

@@ -3,50 +3,13 @@
 
 package rollout
 
-import (
-	"slices"
-	"time"
-)
-
-// FindUsual returns how long visits of a rollout usually take: nine of ten finished targets took at most as long. It is 0 without
-// any.
-func FindUsual(targets []*Target) time.Duration {
-	var visits []time.Duration
-	for _, t := range targets {
-		hasWork := slices.ContainsFunc(t.Tasks, func(k Task) bool { return k.State != StateDone })
-		if isFinished := !t.Visit.Admitted && !t.Leaving && !hasWork; isFinished && t.Visit.Took > 0 {
-			visits = append(visits, t.Visit.Took)
-		}
-	}
-	if len(visits) == 0 {
-		return 0
-	}
-	slices.Sort(visits)
-	return visits[(9*len(visits)-1)/10]
-}
-
-// margin returns how long before the end of the window no target of a rollout is admitted any more.
-func (c *Closing) margin(r *rolloutState) time.Duration {
-	switch {
-	case !c.Learnt, r.Usual == 0 && c.Margin > 0:
-		return c.Margin
-	case c.Margin == 0:
-		return r.Usual
-	}
-	return min(c.Margin, r.Usual)
-}
-
-// checkClosing stops candidates that usually would not end before the window closes.
+// checkClosing stops candidates within the margin before the window closes.
 func checkClosing(t *targetState) *Why {
 	g := t.group
-	if g.Closing == nil {
+	if g.Closing == nil || !g.now.Add(g.Closing.Margin).After(g.Closing.At) {
 		return nil
 	}
-	margin := g.Closing.margin(t.rollout)
-	if margin == 0 || !g.now.Add(margin).After(g.Closing.At) {
-		return nil
-	}
-	g.closing = groupReasons{g}.closing(t.rollout, margin)
+	g.closing = groupReasons{g}.closing()
 	return g.closing
 }
 

@@ -50,7 +50,6 @@ type runner struct {
 	ends         map[string]time.Time // by object
 	terminations map[string]time.Time // by UID of an evicted pod
 	draining     map[string]bool      // nodes with evicted pods
-	learns       bool                 // a window has a margin that is learnt
 }
 
 func newRunner(s rollout.Snapshot, durations Durations) *runner {
@@ -132,7 +131,6 @@ func (t *Timeline) addStep(at time.Time, plan rollout.Plan, durations Durations)
 
 func (r *runner) apply(v View, plan rollout.Plan) error {
 	err := r.cluster.Apply(v, plan)
-	r.learn(plan)
 	for i := range plan.Actions {
 		switch a := &plan.Actions[i]; a.Verb {
 		case rollout.VerbEvict:
@@ -142,19 +140,6 @@ func (r *runner) apply(v View, plan rollout.Plan) error {
 		}
 	}
 	return err
-}
-
-// learn finds out anew how long visits usually take, for the margins of windows that are learnt.
-func (r *runner) learn(plan rollout.Plan) {
-	if !r.learns {
-		return
-	}
-	for i := range r.cluster.State.Rollouts {
-		of := &r.cluster.State.Rollouts[i]
-		if slices.ContainsFunc(plan.Actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbRetire && a.Rollout == of.Ref }) {
-			of.Usual = rollout.FindUsual(of.Targets)
-		}
-	}
 }
 
 // endExclusion lets the tasks start that wait for one that was started: what it has to find out takes no time here.
@@ -197,7 +182,6 @@ func (r *runner) advance() {
 	for i := range state.Groups {
 		g := &state.Groups[i]
 		if r.durations.Windows != nil && r.durations.Windows(g, state.Now) {
-			r.learns = r.learns || g.Closing != nil && g.Closing.Learnt
 			continue
 		}
 		isTimed := g.Frozen != nil && !g.Until.IsZero()

@@ -78,13 +78,13 @@ type Window struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$') && self.substring(0, 5) != self.substring(6)",message="hours is not a span of time: write two different times, such as 08:00-18:00 or 22:00-06:00"
 	Hours string `json:"hours,omitempty"`
 
-	// margin is how long before the end nothing is started any more: a time, 1m to 168h, such as 30m, or Learnt: as long as nine
-	// of ten finished nodes of the rollout took at most. Without a finished node Learnt is no margin. Absent means none. The end is when
+	// margin is how long before the end nothing is started any more, 1m to 168h, such as 30m. Absent means none. The end is when
 	// every window is closed.
 	// +optional
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self == 'Learnt' || self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="margin is neither Learnt nor a duration between 1m and 168h: use a number and a unit, such as 30m, or Learnt"
-	Margin WindowMargin `json:"margin,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="margin is not between 1m and 168h: use a number and a unit, such as 30m"
+	Margin *metav1.Duration `json:"margin,omitempty"`
 
 	// atEnd says what happens to nodes in progress when the window is closed. Finish (the default) continues them. Hold begins no
 	// further drain: a node that is not cordoned yet stays as it is, in progress, until the next window; running stages end,
@@ -93,12 +93,6 @@ type Window struct {
 	// +kubebuilder:default=Finish
 	AtEnd WindowEnd `json:"atEnd,omitempty"`
 }
-
-// WindowMargin is a duration, or Learnt.
-type WindowMargin string
-
-// MarginLearnt is the margin that follows from how long finished nodes took.
-const MarginLearnt WindowMargin = "Learnt"
 
 // WindowEnd says what happens to nodes in progress when a window is closed.
 // +kubebuilder:validation:Enum=Finish;Hold
