@@ -32,23 +32,23 @@ func (u batchUpdater) update(plan *draftPlan) {
 	u.memory.Gone += u.goneNow
 	u.free = unlimited
 	if u.Limit != Unlimited {
-		u.free = u.Limit - len(u.busy)
+		u.free = u.Limit - len(u.usage.busy)
 	}
 	if u.usesBatches() {
 		u.planBatch()
 		u.free = min(u.free, u.memory.Open-u.members)
 	}
-	if u.Frozen != nil && u.candidates > 0 {
+	if u.Frozen != nil && u.candidates.total > 0 {
 		plan.requestNext(u.Until)
 	}
-	if u.Closing != nil && u.candidates > 0 {
+	if u.Closing != nil && u.candidates.total > 0 {
 		plan.requestNext(u.Opens)
 	}
 }
 
 // planBatch plans the size of the open batch. Until a target of it is admitted it may still grow.
 func (u batchUpdater) planBatch() {
-	mayAdmit := !u.memory.Stopped && u.mayBeginAny() || u.unstoppable > 0
+	mayAdmit := !u.memory.Stopped && u.mayBeginAny() || u.candidates.unstoppable > 0
 	slots := u.admissibleCount()
 	hasCandidates := u.admissible() > 0 && slots > 0 && mayAdmit
 	if u.members > 0 || !hasCandidates {
@@ -69,7 +69,7 @@ func (u batchUpdater) admissibleCount() int {
 	if isUnlimited || u.free < 0 {
 		return u.free
 	}
-	return u.free + u.occupying
+	return u.free + u.candidates.occupying
 }
 
 func (u batchUpdater) updateMemory() {
@@ -96,7 +96,7 @@ func (u batchUpdater) updateMemory() {
 // stopByGate stops the group if a health gate is false that stops it, while targets are in flight or could start.
 func (u batchUpdater) stopByGate() {
 	isClosed := u.Frozen != nil && u.Frozen.Reason != ReasonHealthGate
-	isChecked := u.inFlight > 0 || u.candidates > 0 && !isClosed && u.mayBeginAny()
+	isChecked := u.inFlight > 0 || u.candidates.total > 0 && !isClosed && u.mayBeginAny()
 	if u.Failed != nil && isChecked && !u.memory.Stopped {
 		u.memory.Stopped, u.memory.StoppedBy = true, truncate(u.Failed.Text)
 	}
@@ -129,7 +129,7 @@ func (u batchUpdater) updateBatch() {
 // resume lets a stopped group continue if Resume has a new value.
 func (u batchUpdater) resume() {
 	isNew := u.Resume != "" && u.Resume != u.memory.Resumed
-	isUsed := u.memory.Stopped || u.candidates > 0
+	isUsed := u.memory.Stopped || u.candidates.total > 0
 	if isNew && isUsed {
 		u.memory = u.memory.resumed()
 		u.memory.Resumed = u.Resume
@@ -146,7 +146,7 @@ func (u batchUpdater) updateFor() bool {
 	}
 	isFirst := m.For == ""
 	if isFirst {
-		if u.candidates > 0 {
+		if u.candidates.total > 0 {
 			m.For = u.For
 		}
 		return false

@@ -73,7 +73,7 @@ func (g groupReasons) sending() *Why {
 
 func (g groupReasons) topology(t *targetState) *Why {
 	return g.cached(ReasonTopology, t.target.Place, func() string {
-		nodes := countNoun(g.places[t.target.Place], "node is", "nodes are")
+		nodes := countNoun(g.usage.places[t.target.Place], "node is", "nodes are")
 		return nodes + " busy in " + g.Spread.Key + " " + t.target.Place
 	})
 }
@@ -94,12 +94,12 @@ func (g groupReasons) full() *Why {
 
 // describeBusy lists the nodes that use the budget.
 func (g groupReasons) describeBusy() string {
-	text := "the budget of " + countNoun(g.Limit, "node", "nodes") + " is used: " + listSorted(slices.Values(g.busy))
-	if len(g.unavailable) > 0 {
-		text += "; not ready, or cordoned by somebody else: " + listSorted(maps.Keys(g.unavailable))
+	text := "the budget of " + countNoun(g.Limit, "node", "nodes") + " is used: " + listSorted(slices.Values(g.usage.busy))
+	if len(g.usage.unavailable) > 0 {
+		text += "; not ready, or cordoned by somebody else: " + listSorted(maps.Keys(g.usage.unavailable))
 	}
-	if len(g.failedBusy) > 0 {
-		text += "; failed for good: " + listNames(g.failedBusy, len(g.failedBusy))
+	if len(g.usage.failedBusy) > 0 {
+		text += "; failed for good: " + listNames(g.usage.failedBusy, len(g.usage.failedBusy))
 	}
 	return text + g.describeProving()
 }

@@ -17,28 +17,38 @@ type groupState struct {
 	ledger       *ledgerState
 	memory       Memory // as it should be stored
 	isComplete   bool   // every target of all groups with its ledger is finished
-	candidates   int
-	inFlight     int             // targets that are admitted
-	protected    int             // candidates that wait for protected pods: none of them is admitted now
-	unpullable   int             // candidates whose images cannot be pulled: the same
-	occupying    int             // candidates whose node is not given back
-	unstoppable  int             // candidates that are admitted though the group stopped: their rollout is being deleted, or they go back
-	free         int             // how many more targets may be admitted
-	busy         []string        // nodes that count against the limit
-	useCount     map[string]int  // how often each of them was counted
-	unavailable  map[string]bool // of those, the nodes that no rollout made unavailable
-	failedBusy   []string        // of those, the nodes that failed for good
-	waitForHold  []*targetState  // admitted targets without a hold, in the order of their admission
-	pendingNames []string        // a few targets of the open batch whose outcome is not final
-	failedNames  []string        // a few targets that failed for good
-	failedOf     map[Ref]bool    // the rollouts of all that did
-	goneNow      int             // targets of the open batch that this plan completes and removes, because their rollout is deleted
-	proving      *targetState    // the first target that is finished and does not count yet
-	places       map[string]int  // busy nodes by topology value
-	placed       map[string]bool // nodes counted there
+	candidates   groupCandidates
+	usage        groupUsage
+	inFlight     int            // targets that are admitted
+	free         int            // how many more targets may be admitted
+	waitForHold  []*targetState // admitted targets without a hold, in the order of their admission
+	pendingNames []string       // a few targets of the open batch whose outcome is not final
+	failedNames  []string       // a few targets that failed for good
+	failedOf     map[Ref]bool   // the rollouts of all that did
+	goneNow      int            // targets of the open batch that this plan completes and removes, because their rollout is deleted
+	proving      *targetState   // the first target that is finished and does not count yet
 	waitReasons  map[string]*Why
 	now          time.Time
 	closing      *Why // why nothing begins though the window is open
+}
+
+// groupCandidates counts the candidates of a group.
+type groupCandidates struct {
+	total       int
+	protected   int // they wait for protected pods: none of them is admitted now
+	unpullable  int // their images cannot be pulled: the same
+	occupying   int // their node is not given back
+	unstoppable int // they are admitted though the group stopped: their rollout is being deleted, or they go back
+}
+
+// groupUsage has the nodes that count against the limit of a group.
+type groupUsage struct {
+	busy        []string
+	useCount    map[string]int  // how often each of them was counted
+	unavailable map[string]bool // those that no rollout made unavailable
+	failedBusy  []string        // those that failed for good
+	places      map[string]int  // how many of them have a topology value
+	placed      map[string]bool // those that are counted there
 }
 
 // maxListed bounds the names that are kept for a sentence.
@@ -60,12 +70,12 @@ func (g *groupState) usesMemory() bool {
 
 // isOverLimit reports whether more nodes are busy than the limit allows.
 func (g *groupState) isOverLimit() bool {
-	return g.Limit != Unlimited && len(g.busy) > g.Limit
+	return g.Limit != Unlimited && len(g.usage.busy) > g.Limit
 }
 
 // isFull reports whether as many nodes are busy as the limit allows.
 func (g *groupState) isFull() bool {
-	return g.Limit != Unlimited && len(g.busy) >= g.Limit
+	return g.Limit != Unlimited && len(g.usage.busy) >= g.Limit
 }
 
 // isBatchFull reports whether the open batch has as many members as planned.
@@ -75,27 +85,29 @@ func (g *groupState) isBatchFull() bool {
 
 // addCandidate counts a target that passed the gates and is not admitted.
 func (g *groupState) addCandidate(t *targetState) {
-	g.candidates++
+	g.candidates.total++
 	g.wave.addAsking(t.rollout)
 	if t.occupiesNode || t.isCountedHere() {
-		g.occupying++
+		g.candidates.occupying++
 	}
 	if t.rollout.Deleting || t.target.Rollback.WithOthers {
-		g.unstoppable++
+		g.candidates.unstoppable++
 	}
 }
 
 // admissible returns how many candidates may be admitted as far as their own nodes are concerned.
-func (g *groupState) admissible() int { return g.candidates - g.protected - g.unpullable }
+func (g *groupState) admissible() int {
+	return g.candidates.total - g.candidates.protected - g.candidates.unpullable
+}
 
 // addBusy counts a node against the limit. A node counts once, however often it is added.
 func (g *groupState) addBusy(node string) {
-	if g.useCount == nil {
-		g.useCount = map[string]int{}
+	if g.usage.useCount == nil {
+		g.usage.useCount = map[string]int{}
 	}
-	g.useCount[node]++
-	if g.useCount[node] == 1 {
-		g.busy = append(g.busy, node)
+	g.usage.useCount[node]++
+	if g.usage.useCount[node] == 1 {
+		g.usage.busy = append(g.usage.busy, node)
 	}
 }
 
@@ -114,10 +126,10 @@ func (g *groupState) addAdmitted(t *targetState) {
 
 // addUnavailable counts a node that is unavailable though no rollout made it so.
 func (g *groupState) addUnavailable(node string) {
-	if g.unavailable == nil {
-		g.unavailable = map[string]bool{}
+	if g.usage.unavailable == nil {
+		g.usage.unavailable = map[string]bool{}
 	}
-	g.unavailable[node] = true
+	g.usage.unavailable[node] = true
 	g.addBusy(node)
 }
 
@@ -136,14 +148,14 @@ func appendListed(names []string, name string) []string {
 
 // addInTopology counts a busy node for its topology value.
 func (g *groupState) addInTopology(t *targetState) {
-	if !g.hasTopologyLimit(t) || g.placed[t.target.Node] {
+	if !g.hasTopologyLimit(t) || g.usage.placed[t.target.Node] {
 		return
 	}
-	if g.places == nil {
-		g.places, g.placed = map[string]int{}, map[string]bool{}
+	if g.usage.places == nil {
+		g.usage.places, g.usage.placed = map[string]int{}, map[string]bool{}
 	}
-	g.places[t.target.Place]++
-	g.placed[t.target.Node] = true
+	g.usage.places[t.target.Place]++
+	g.usage.placed[t.target.Node] = true
 }
 
 func (g *groupState) hasTopologyLimit(t *targetState) bool {
@@ -153,8 +165,8 @@ func (g *groupState) hasTopologyLimit(t *targetState) bool {
 // isTopologyFull reports whether as many nodes with the topology value of a target are busy as the group allows. A
 // reserved target is counted already, and so is one whose node is not given back.
 func (g *groupState) isTopologyFull(t *targetState) bool {
-	busy := g.places[t.target.Place]
-	if t.reservation.isOpen || t.occupiesNode || t.isCountedHere() && t.group.placed[t.target.Node] {
+	busy := g.usage.places[t.target.Place]
+	if t.reservation.isOpen || t.occupiesNode || t.isCountedHere() && t.group.usage.placed[t.target.Node] {
 		busy--
 	}
 	return g.hasTopologyLimit(t) && busy >= g.Spread.Limit
@@ -201,7 +213,7 @@ func (g *groupState) reserve(t *targetState) *Why {
 	case !g.isOverLimit():
 		return nil
 	}
-	free := g.Limit - (len(g.busy) - len(g.waitForHold))
+	free := g.Limit - (len(g.usage.busy) - len(g.waitForHold))
 	if g.mayHold(t, free) {
 		return nil
 	}
@@ -211,7 +223,7 @@ func (g *groupState) reserve(t *targetState) *Why {
 // mayHold reports whether a target may cordon its node while the group is over its limit and this many slots are free.
 // A node that is unavailable already needs none.
 func (g *groupState) mayHold(t *targetState, free int) bool {
-	if g.unavailable[t.target.Node] {
+	if g.usage.unavailable[t.target.Node] {
 		return free >= 0
 	}
 	next := g.waitForHold[:max(0, min(free, len(g.waitForHold)))]

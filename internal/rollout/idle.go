@@ -112,7 +112,7 @@ func (t *targetState) isIdle() bool {
 	}
 	g := t.group
 	isOfOpenBatch := g.usesBatches() && t.target.Visit.Batch >= max(1, g.Memory.From)
-	return !isOfOpenBatch && g.useCount[t.target.Node] == 0
+	return !isOfOpenBatch && g.usage.useCount[t.target.Node] == 0
 }
 
 // findIdleRole returns what a target on an idle node counts as.

@@ -99,7 +99,7 @@ func (p *planner) countProtected(t *targetState) bool {
 		p.plan.requestNext(due)
 	}
 	if isWaiting {
-		t.group.protected++
+		t.group.candidates.protected++
 	}
 	return isWaiting
 }

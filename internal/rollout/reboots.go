@@ -167,7 +167,9 @@ func (t *targetState) joins() bool {
 }
 
 // isCountedHere reports whether the node counts against the limit of the group of a target that joins others there.
-func (t *targetState) isCountedHere() bool { return t.joins() && t.group.useCount[t.target.Node] > 0 }
+func (t *targetState) isCountedHere() bool {
+	return t.joins() && t.group.usage.useCount[t.target.Node] > 0
+}
 
 // isOfBatchHere reports whether another target on the node belongs to the open batch of the group of a target that joins it.
 func (t *targetState) isOfBatchHere() bool {

@@ -105,13 +105,13 @@ func (g *groupState) buildReport() GroupReport {
 		Memory:   g.memory,
 		Matched:  g.total,
 		Ceiling:  g.Limit,
-		Busy:     len(g.busy),
+		Busy:     len(g.usage.busy),
 		Finished: g.finished,
 		Failed:   g.failed,
-		Waiting:  g.candidates,
+		Waiting:  g.candidates.total,
 		InFlight: g.inFlight,
 	}
-	if g.Frozen != nil && g.candidates > 0 {
+	if g.Frozen != nil && g.candidates.total > 0 {
 		report.Why = g.Frozen
 		return report
 	}

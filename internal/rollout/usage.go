@@ -60,7 +60,7 @@ func (c usageCounter) countOmitted(r *rolloutState) {
 		g.total += o.Finished + o.Waiting + o.Blocked + o.Excluded
 		g.finished += o.Finished
 		if mayAdmit && o.Waiting > 0 {
-			g.candidates += o.Waiting
+			g.candidates.total += o.Waiting
 			g.wave.addAsking(r)
 		}
 		g.wave.addOmitted(r, &o)
@@ -91,7 +91,7 @@ func (g memberCounter) countTarget(t *targetState) {
 func (g memberCounter) countBusy(t *targetState) {
 	name := t.target.Node
 	if !t.isBusy() {
-		if g.useCount[name] > 0 {
+		if g.usage.useCount[name] > 0 {
 			g.addInTopology(t)
 		}
 		return
@@ -99,9 +99,9 @@ func (g memberCounter) countBusy(t *targetState) {
 	g.addBusy(name)
 	g.addInTopology(t)
 	if t.hasFailed {
-		g.failedBusy = append(g.failedBusy, name)
+		g.usage.failedBusy = append(g.usage.failedBusy, name)
 	}
-	mayBeHeld := t.isHeld || t.node.Sending || g.unavailable[name]
+	mayBeHeld := t.isHeld || t.node.Sending || g.usage.unavailable[name]
 	if t.target.Visit.Admitted && !mayBeHeld {
 		g.waitForHold = append(g.waitForHold, t)
 	}

@@ -128,7 +128,7 @@ func checkPulled(t *targetState) *Why {
 // countUnpullable counts a candidate whose images cannot be pulled: a batch is not open for it.
 func (p *planner) countUnpullable(t *targetState) {
 	if t.passesGates && !t.target.Visit.Admitted && t.isAwaitingPull() && t.target.Pull.Failed != nil {
-		t.group.unpullable++
+		t.group.candidates.unpullable++
 	}
 }
 
