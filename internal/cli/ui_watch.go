@@ -61,13 +61,12 @@ func newWatchedCluster(ctx context.Context, f *factory) (*watchedCluster, error)
 		return nil, err
 	}
 	w := &watchedCluster{Reader: direct, watched: map[reflect.Type]client.Reader{}, changed: make(chan struct{}, 1), recent: map[string]recentList{}}
-	shared := cluster.NewSharedStrings()
 	here := fields.OneTermEqualSelector("metadata.namespace", f.namespace()) // needs rights in that namespace only
 	w.ours, err = cache.New(config, cache.Options{
 		Scheme: scheme, Mapper: mapper, ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:      {Transform: stripWith(shared.StripNode)},
-			&corev1.Pod{}:       {Field: here, Label: cluster.PodSelector, Transform: stripWith(shared.StripPod)},
+			&corev1.Node{}:      {Transform: stripWith(cluster.StripNode)},
+			&corev1.Pod{}:       {Field: here, Label: cluster.PodSelector, Transform: stripWith(cluster.StripPod)},
 			&corev1.ConfigMap{}: {Field: here, Label: cluster.ConfigMapSelector},
 		},
 	})

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -47,15 +48,12 @@ func StripNode(n *corev1.Node) *corev1.Node {
 	return n
 }
 
-// StripPod removes from one of our pods, in place, how it is to run; how far it is remains.
-func StripPod(p *corev1.Pod) *corev1.Pod { return stripPod(p, summariseSpecs) }
-
-// stripPod does that with a function that returns what is kept of the specs of containers.
-func stripPod(p *corev1.Pod, summarise func([]corev1.Container) []corev1.Container) *corev1.Pod {
+// StripPod removes from one of our pods, in place, how it is to run; how far it is remains. Of its conditions only the last change counts.
+func StripPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
 	containers, ends := p.Spec.Containers, p.Status.ContainerStatuses
 	skyhook.TrimFiles(p)
-	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: summarise(p.Spec.InitContainers)}
+	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: summariseSpecs(p.Spec.InitContainers)}
 	statuses := summariseContainers(p.Status.InitContainerStatuses)
 	for i, s := range p.Status.InitContainerStatuses {
 		if skyhook.RunsPackageImage(s.Name) {
@@ -63,11 +61,21 @@ func stripPod(p *corev1.Pod, summarise func([]corev1.Container) []corev1.Contain
 		}
 	}
 	p.Status = corev1.PodStatus{
-		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: p.Status.Conditions, InitContainerStatuses: statuses,
-		ContainerStatuses: summariseChecks(p),
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, Conditions: latestCondition(p.Status.Conditions),
+		InitContainerStatuses: statuses, ContainerStatuses: summariseChecks(p),
 	}
 	keepPulls(p, containers, ends)
 	return p
+}
+
+// latestCondition keeps the condition that changed last.
+func latestCondition(conditions []corev1.PodCondition) []corev1.PodCondition {
+	if len(conditions) == 0 {
+		return nil
+	}
+	return []corev1.PodCondition{slices.MaxFunc(conditions, func(a, b corev1.PodCondition) int {
+		return a.LastTransitionTime.Compare(b.LastTransitionTime.Time)
+	})}
 }
 
 // summariseContainers returns how far containers are, and how they ended.

@@ -29,7 +29,7 @@ import (
 // cacheOptions select what is kept in memory: nodes without the fields that nothing reads, our pods and ConfigMaps in our
 // namespace, and our own kinds. No Secrets, and no other pods.
 func cacheOptions(namespace string, s *stores) cache.Options {
-	isShared, shared := true, cluster.NewSharedStrings() // no reader changes what the cache holds
+	isShared := true // no reader changes what the cache holds
 	here := map[string]cache.Config{namespace: {}}
 	return cache.Options{
 		NewInformer:                  s.newInformer,
@@ -37,8 +37,8 @@ func cacheOptions(namespace string, s *stores) cache.Options {
 		DefaultUnsafeDisableDeepCopy: &isShared,
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:      {Transform: transform(shared.StripNode)},
-			&corev1.Pod{}:       {Namespaces: here, Label: cluster.PodSelector, Transform: transform(shared.StripPod)},
+			&corev1.Node{}:      {Transform: transform(cluster.StripNode)},
+			&corev1.Pod{}:       {Namespaces: here, Label: cluster.PodSelector, Transform: transform(cluster.StripPod)},
 			&corev1.ConfigMap{}: {Namespaces: here, Label: cluster.ConfigMapSelector},
 		},
 	}
