@@ -68,10 +68,10 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 # Packages that start goroutines, or that several goroutines use.
-RACY := ./internal/controller ./internal/wire ./internal/cluster/... ./internal/cli ./internal/agent/... ./internal/sim ./internal/ui
+RACY := ./internal/controller ./internal/cluster/... ./internal/cli ./internal/agent/... ./internal/sim ./internal/ui
 
 .PHONY: race
-race: ## run the tests of packages with goroutines with the race detector (needs a C compiler); PART=3 for one of the seven
+race: ## run the tests of packages with goroutines with the race detector (needs a C compiler); PART=3 for one of the six
 	CGO_ENABLED=1 go test -race -short -timeout 30m $(or $(if $(PART),$(word $(PART),$(RACY))),$(RACY))
 
 .PHONY: vuln

@@ -50,7 +50,6 @@ var importRules = []importRule{
 	{"internal/cluster", []string{"sigs.k8s.io/controller-runtime/pkg/manager", "sigs.k8s.io/controller-runtime/pkg/builder"}, "the back end must work with a plain client, for kubectl skyhook plan"},
 	{"internal/options", []string{"sigs.k8s.io/", "k8s.io/client-go", "our:internal/cluster", "our:internal/controller", "our:internal/cli", "our:internal/sim", "our:internal/agent"}, "settings are parsed alike by the operator and by the plugin; parsing needs no client and no cluster"},
 	{"internal/controller", []string{"our:internal/sim", "our:internal/cli", "our:internal/agent"}, "the loop runs on the real cluster only"},
-	{"internal/wire", []string{"our:internal", "our:api", "our:cmd"}, "the package filters events; other packages decide what they mean"},
 	{"internal/cli", []string{"our:internal/controller"}, "the CLI decides with the engine; it runs no loop"},
 	{"internal/migrate", []string{"our:internal/cli", "our:internal/cluster", "our:internal/controller", "our:internal/rollout", "our:internal/sim", "sigs.k8s.io/controller-runtime", "k8s.io/client-go"}, "a migration is computed from objects and nodes; internal/cli reads and writes them"},
 	{"internal/packagecli", []string{"our:internal/cli", "our:internal/cluster", "our:internal/controller", "our:internal/rollout", "our:internal/skyhook", "our:internal/nodeop", "our:internal/policy", "our:internal/sim", "our:api"}, "authors of packages need no cluster; internal/cli adds these commands to the root command"},

@@ -75,10 +75,6 @@ type Options struct {
 	// OnDifference is called when what was kept from an earlier pass is not what would be compiled anew, which is compiled in addition
 	// then: it is for tests. nil to trust it.
 	OnDifference func(text string)
-
-	// Newest returns the newest version of a node that does not differ from this one in what is read of it. nil when the
-	// caches of nodes show every version.
-	Newest func(uid, version string) string
 }
 
 // Stores list what caches hold, without copying it as lists of Cached and CachedNodeOps do. A cache is asked for a list if there is no
@@ -96,16 +92,6 @@ func (o *Options) newDurations() *rollout.Durations {
 		return nil
 	}
 	return rollout.NewDurations()
-}
-
-// newestVersion returns a node with its newest version that does not differ in what is read of it.
-func (o *Options) newestVersion(n *node.Node) *node.Node {
-	if o.Newest == nil {
-		return n
-	}
-	out := *n
-	out.ResourceVersion = o.Newest(n.UID, n.ResourceVersion)
-	return &out
 }
 
 // Workloads lists the pods of every namespace on some nodes. It is called in every pass with exactly the nodes of

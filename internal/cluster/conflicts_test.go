@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -45,6 +46,25 @@ func TestConflictForEver(t *testing.T) {
 	}
 	if got := s.GetNode("n2").Annotations[v1alpha1.Group+"/status_demo"]; got != string(v1alpha1.StatusComplete) {
 		t.Errorf("the other node is %q", got)
+	}
+}
+
+// TestHeartbeatBeforeWrite shows that a heartbeat of the kubelet between an observation and its writes is no failure of the node: it is
+// decided again at once.
+func TestHeartbeatBeforeWrite(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(demo)
+	o, plan := s.decide(s.cluster)
+	heartbeat := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"images":[{"sizeBytes":1}]}}`))
+	s.Must(s.Client.Status().Patch(context.Background(), s.GetNode("n1"), heartbeat))
+	out, err := s.cluster.Apply(context.Background(), o, plan)
+	if err != nil || len(out.Errors) > 0 || out.RetryAt.IsZero() || out.RetryAt.After(s.now.Add(minConflictBackoff)) {
+		t.Errorf("the errors are %v and %v, the next pass is at %v, now is %v", err, out.Errors, out.RetryAt, s.now)
+	}
+	s.now = s.now.Add(minConflictBackoff)
+	s.pass()
+	if pods := s.podNodes(); len(pods) != 1 {
+		t.Errorf("pods on %v, want one on n1", pods)
 	}
 }
 

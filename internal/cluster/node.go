@@ -225,13 +225,13 @@ func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edi
 	var err error
 	hasConditions := w.mayHaveConditions(edit, work)
 	if hasConditions {
-		version, err = w.sendNodePatch(ctx, was, types.StrategicMergePatchType, edit.PatchWithStatus(w.options.newestVersion(was)), "status")
+		version, err = w.sendNodePatch(ctx, was, types.StrategicMergePatchType, edit.PatchWithStatus(was), "status")
 		hasConditions = !isRefused(err) // for one of them; the other may be written
 	}
 	if hasConditions {
 		conditions = node.Edit{}
 	} else {
-		version, err = w.patchNode(ctx, was, edit.MergePatch(w.options.newestVersion(was)))
+		version, err = w.patchNode(ctx, was, edit.MergePatch(was))
 		written.Conditions = was.Conditions
 	}
 	if err != nil {
@@ -257,7 +257,7 @@ func (a apiWriter) patchNode(ctx context.Context, n *node.Node, patch any) (vers
 
 // patchNodeStatus changes conditions by their type and leaves all others alone.
 func (a apiWriter) patchNodeStatus(ctx context.Context, n *node.Node, e node.Edit) (version string, err error) {
-	return a.sendNodePatch(ctx, n, types.StrategicMergePatchType, e.StatusPatch(a.options.newestVersion(n).ResourceVersion), "status")
+	return a.sendNodePatch(ctx, n, types.StrategicMergePatchType, e.StatusPatch(n.ResourceVersion), "status")
 }
 
 // sendNodePatch patches a node, and returns its new version. The answer is its metadata only: a whole node is large.

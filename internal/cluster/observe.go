@@ -162,11 +162,7 @@ func (v *observer) addLiveNodes(ctx context.Context, cached []*node.Node) error 
 	if err != nil {
 		return err
 	}
-	shown := make([]*node.Node, len(cached))
-	for i, n := range cached {
-		shown[i] = v.options.newestVersion(n)
-	}
-	v.writes.Nodes.AddLive(live, shown)
+	v.writes.Nodes.AddLive(live, cached)
 	return nil
 }
 

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -166,28 +165,6 @@ func (c *countingReader) List(ctx context.Context, list client.ObjectList, optio
 		c.lists++
 	}
 	return c.Reader.List(ctx, list, options...)
-}
-
-// TestNewestVersionIsNamed shows that a heartbeat of the kubelet does not make the next patch of the node a conflict.
-func TestNewestVersionIsNamed(t *testing.T) {
-	s := newScenario(t, 2)
-	s.delayCache()
-	s.Apply(demo)
-	s.decide(s.cluster)
-	for _, n := range []string{"n1", "n2"} {
-		s.Must(s.Client.Status().Patch(context.Background(), s.GetNode(n), client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"images":[{"sizeBytes":1}]}}`))))
-	}
-	n1 := s.GetNode("n1")
-	s.cluster.options.Newest = func(uid, version string) string {
-		if uid == string(n1.UID) { // what was written to n2 is unknown
-			return n1.ResourceVersion
-		}
-		return version
-	}
-	s.pass()
-	if pods := s.ListPods(); len(pods) != 1 || pods[0].Spec.NodeName != "n1" {
-		t.Errorf("pods: %v", s.podNames())
-	}
 }
 
 // TestCreatedAndDeletedUnseen shows that a pod that was deleted before the cache showed it is created again.

@@ -37,7 +37,6 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
-	"github.com/skyhook-k8s/skyhook/internal/wire"
 )
 
 // eventComponent is the source component of events.
@@ -85,12 +84,8 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	collector := newMetricsCollector()
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = -1, 0 // the number of parallel writes is the limit
-	watches, err := wire.New(config)
-	if err != nil {
-		return err
-	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return countingTransport{next: watches.Before(next), writes: collector.apiWrites, onEviction: collector.countEviction}
+		return countingTransport{next: next, writes: collector.apiWrites, onEviction: collector.countEviction}
 	})
 	if o.Registry == nil {
 		o.Registry = metrics.Registry
@@ -107,7 +102,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	l, end, err := setUpLoop(ctx, m, others, collector, watches, o)
+	l, end, err := setUpLoop(ctx, m, others, collector, o)
 	if err != nil {
 		return err
 	}
@@ -176,7 +171,7 @@ func withProtobuf(config *rest.Config) *rest.Config {
 }
 
 // setUpLoop adds the loop to the manager. The function it returns stops what the manager does not.
-func setUpLoop(ctx context.Context, m *storedManager, others *otherOperators, collector *metricsCollector, w *wire.Watches, o Options) (*Loop, func(), error) {
+func setUpLoop(ctx context.Context, m *storedManager, others *otherOperators, collector *metricsCollector, o Options) (*Loop, func(), error) {
 	direct, err := client.New(m.GetConfig(), client.Options{HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a client: %w", err)
@@ -215,7 +210,7 @@ func setUpLoop(ctx context.Context, m *storedManager, others *otherOperators, co
 			}
 		},
 		ApplyTimeout:   passTimeout,
-		LedgerInterval: admitInterval, Newest: w.Newest, PrometheusTokenFile: o.PrometheusTokenFile,
+		LedgerInterval: admitInterval, PrometheusTokenFile: o.PrometheusTokenFile,
 	})
 	l.reporter = newReporter(l.cluster, collector, broadcaster.NewRecorder(m.GetScheme(), corev1.EventSource{Component: eventComponent}), o.Log)
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("")})

@@ -10,8 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
-
-	"github.com/skyhook-k8s/skyhook/internal/wire"
 )
 
 // stores are where the informers of a cache keep what they watch, by kind. Reading them copies nothing, unlike a list of the cache,
@@ -25,11 +23,6 @@ func newStores() *stores { return &stores{of: map[reflect.Type]toolscache.Store{
 
 // newInformer makes an informer and notes its store. A cache has one informer for each kind, unless it watches several namespaces.
 func (s *stores) newInformer(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	if whole, ok := lw.(*toolscache.ListWatch); ok && whole.WatchFuncWithContext != nil {
-		direct := *whole
-		direct.WatchFuncWithContext = wire.Decoding(whole.WatchFuncWithContext)
-		lw = &direct
-	}
 	informer := toolscache.NewSharedIndexInformer(lw, kind, resync, indexers)
 	s.mu.Lock()
 	defer s.mu.Unlock()
