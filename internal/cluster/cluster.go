@@ -19,7 +19,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
@@ -41,24 +40,23 @@ type Cluster struct {
 	inFlight *inFlight
 }
 
-// Options say how to reach a cluster. Live is enough to observe; Client and Core are needed to apply.
+// Options say how to reach a cluster. Live is enough to observe; Client is needed to apply.
 type Options struct {
 	Config        skyhook.Config
 	NodeOps       nodeop.Config
-	Live          client.Reader              // the API server itself
-	Objects       client.Reader              // objects of any kind, for proofs and health gates; nil where they cannot be read
-	Cached        client.Reader              // lists that may lag behind; nil to read Live each time
-	CachedNodeOps client.Reader              // lists the Jobs and pods of NodeOps; Cached when nil
-	Stores        Stores                     // list what Cached and CachedNodeOps hold
-	Workloads     Workloads                  // pods on held nodes; listed from Live when nil
-	Parsed        []*node.Node               // nodes that were parsed before, which are not parsed again; may be nil
-	Client        client.Client              // writes to the API server
-	Core          coreclient.CoreV1Interface // writes pods, without reading whole answers
-	Self          string                     // name of the node this operator runs on; empty when unknown
-	Parallel      int                        // nodes that are written to at the same time; 16 when 0
-	Clock         func() time.Time           // time.Now when nil
-	OnPodCreate   func(node string)          // called before a pod is created on a node; may be nil
-	OnComplete    func(node string)          // called when the work on a node is complete, or a status or ledger without one; Apply and UpdateStatus wait for that when nil
+	Live          client.Reader     // the API server itself
+	Objects       client.Reader     // objects of any kind, for proofs and health gates; nil where they cannot be read
+	Cached        client.Reader     // lists that may lag behind; nil to read Live each time
+	CachedNodeOps client.Reader     // lists the Jobs and pods of NodeOps; Cached when nil
+	Stores        Stores            // list what Cached and CachedNodeOps hold
+	Workloads     Workloads         // pods on held nodes; listed from Live when nil
+	Parsed        []*node.Node      // nodes that were parsed before, which are not parsed again; may be nil
+	Client        client.Client     // writes to the API server
+	Self          string            // name of the node this operator runs on; empty when unknown
+	Parallel      int               // nodes that are written to at the same time; 16 when 0
+	Clock         func() time.Time  // time.Now when nil
+	OnPodCreate   func(node string) // called before a pod is created on a node; may be nil
+	OnComplete    func(node string) // called when the work on a node is complete, or a status or ledger without one; Apply and UpdateStatus wait for that when nil
 
 	// OnRequest is called before the first request for a node of a plan, with when what it was planned from was observed; may be nil.
 	OnRequest func(node string, observed time.Time)

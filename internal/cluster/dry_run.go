@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,13 +100,7 @@ func (p *pass) runDryRuns(ctx context.Context, objects []dryRun) error {
 }
 
 func (p *pass) dryRunObject(ctx context.Context, o client.Object) error {
-	var err error
-	if pod, isPod := o.(*corev1.Pod); isPod {
-		err = p.createPod(ctx, pod, dryRunAll)
-	} else {
-		err = p.options.Client.Create(ctx, o, client.DryRunAll)
-	}
-	if err != nil {
+	if err := p.options.Client.Create(ctx, o, client.DryRunAll); err != nil {
 		return fmt.Errorf("creating %s %s: %w", strings.ToLower(o.GetObjectKind().GroupVersionKind().Kind), o.GetName(), err)
 	}
 	return nil

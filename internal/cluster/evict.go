@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -26,15 +27,13 @@ import (
 // refuses. A refusal is remembered and is no error: the node waits, and says for what.
 func (w podWriter) evictPod(ctx context.Context, a rollout.Action) error {
 	uid := types.UID(a.Pod.UID)
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: w.gracePeriod(a)}
-	pods := w.options.Core.Pods(a.Pod.Namespace)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.Pod.Namespace, Name: a.Pod.Name}}
+	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: w.gracePeriod(a)}
 	var err error
 	if a.Force {
-		err = pods.Delete(ctx, a.Pod.Name, options)
+		err = w.options.Client.Delete(ctx, pod, options)
 	} else {
-		err = pods.EvictV1(ctx, &policyv1.Eviction{
-			ObjectMeta: metav1.ObjectMeta{Namespace: a.Pod.Namespace, Name: a.Pod.Name}, DeleteOptions: &options,
-		})
+		err = w.options.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: options.AsDeleteOptions()})
 	}
 	switch {
 	case err == nil || isGone(err):

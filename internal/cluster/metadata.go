@@ -102,5 +102,5 @@ func (w podWriter) deleteNodeMetadata(ctx context.Context, a rollout.Action, n *
 	}
 	m := by.NodeMetadata(n)
 	w.metadata.Delete(m.Name)
-	return w.deleteConfigMap(ctx, m.ObjectMeta, nil)
+	return w.deleteConfigMap(ctx, m.ObjectMeta)
 }

@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -133,7 +136,7 @@ func (w nodeWriter) deleteObjects(ctx context.Context, work *nodeWork) {
 }
 
 func (w nodeWriter) writeConditions(ctx context.Context, work *nodeWork) error {
-	version, err := w.patchNodeStatus(ctx, work.after, work.conditions)
+	version, err := w.patchNodeStatus(ctx, work.after, work.conditions.StatusPatch(work.after.ResourceVersion))
 	if err != nil {
 		return fmt.Errorf("patching the status of the node: %w", err)
 	}
@@ -225,7 +228,7 @@ func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edi
 	var err error
 	hasConditions := w.mayHaveConditions(edit, work)
 	if hasConditions {
-		version, err = w.sendNodePatch(ctx, was, types.StrategicMergePatchType, edit.PatchWithStatus(was), "status")
+		version, err = w.patchNodeStatus(ctx, was, edit.PatchWithStatus(was))
 		hasConditions = !isRefused(err) // for one of them; the other may be written
 	}
 	if hasConditions {
@@ -251,20 +254,30 @@ func (w nodeWriter) mayHaveConditions(edit node.Edit, work *nodeWork) bool {
 	return !waits
 }
 
+// patchNode patches a node, and returns its new version. The answer is its metadata only: a whole node is large.
 func (a apiWriter) patchNode(ctx context.Context, n *node.Node, patch any) (version string, err error) {
-	return a.sendNodePatch(ctx, n, types.MergePatchType, patch)
-}
-
-// patchNodeStatus changes conditions by their type and leaves all others alone.
-func (a apiWriter) patchNodeStatus(ctx context.Context, n *node.Node, e node.Edit) (version string, err error) {
-	return a.sendNodePatch(ctx, n, types.StrategicMergePatchType, e.StatusPatch(n.ResourceVersion), "status")
-}
-
-// sendNodePatch patches a node, and returns its new version. The answer is its metadata only: a whole node is large.
-func (a apiWriter) sendNodePatch(ctx context.Context, n *node.Node, kind types.PatchType, patch any, subresource ...string) (version string, err error) {
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		return "", err
 	}
-	return send(ctx, a.options.Core.RESTClient().Patch(kind).Resource("nodes").Name(n.Name).SubResource(subresource...).Body(raw), readVersion)
+	answer := newNodeMetadata(n)
+	err = a.options.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, raw))
+	return answer.ResourceVersion, err
+}
+
+// patchNodeStatus patches the status of a node, and perhaps its metadata. It changes conditions by their type and leaves all others alone.
+func (a apiWriter) patchNodeStatus(ctx context.Context, n *node.Node, patch any) (version string, err error) {
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return "", err
+	}
+	answer := newNodeMetadata(n)
+	err = a.options.Client.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, raw))
+	return answer.ResourceVersion, err
+}
+
+func newNodeMetadata(n *node.Node) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	return m
 }

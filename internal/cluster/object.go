@@ -59,7 +59,7 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 	skyhook.TrimFiles(expected) // they have what the node was when the pod was made
 	want := expected.Annotations
 	w.options.OnPodCreate(a.Node)
-	err = w.createPod(ctx, pod)
+	err = w.options.Client.Create(ctx, pod)
 	if apierrors.IsAlreadyExists(err) {
 		return w.acceptExisting(ctx, by, pod, want)
 	}
@@ -121,7 +121,7 @@ func (w podWriter) startDriftCheck(ctx context.Context, a rollout.Action, n *nod
 }
 
 func (w podWriter) createCheckPod(ctx context.Context, by *skyhook.Compiled, pod *corev1.Pod) error {
-	err := w.createPod(ctx, pod)
+	err := w.options.Client.Create(ctx, pod)
 	if apierrors.IsAlreadyExists(err) {
 		err = w.acceptExisting(ctx, by, pod, nil)
 	} else if err == nil {

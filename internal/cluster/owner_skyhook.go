@@ -213,7 +213,7 @@ func (w skyhookOwners) deleteSuperfluous(ctx context.Context, s *v1alpha1.Skyhoo
 		if !slices.Contains(superfluous, m.Name) {
 			continue
 		}
-		if err := w.deleteConfigMap(ctx, m.ObjectMeta, &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}); err != nil {
+		if err := w.deleteConfigMap(ctx, m.ObjectMeta, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}); err != nil {
 			return err
 		}
 		w.writes.ConfigMaps.Remove(m)
@@ -236,7 +236,7 @@ func (w skyhookOwners) deleteStaleMetadata(ctx context.Context) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(stale)) {
-		if err := w.deleteConfigMap(ctx, metav1.ObjectMeta{Namespace: w.objects.Config.Namespace, Name: name}, nil); err != nil {
+		if err := w.deleteConfigMap(ctx, metav1.ObjectMeta{Namespace: w.objects.Config.Namespace, Name: name}); err != nil {
 			return err
 		}
 	}

@@ -24,26 +24,6 @@ type apiWriter struct {
 	writes  *writecache.Set
 }
 
-// dryRunAll is the parameter of a request that changes nothing.
-var dryRunAll = requestParameter{"dryRun", metav1.DryRunAll}
-
-// requestParameter is a query parameter of a request.
-type requestParameter struct{ name, value string }
-
-// createPod creates a pod, whose metadata becomes what the API server gave it. The rest stays as it was sent.
-func (a apiWriter) createPod(ctx context.Context, p *corev1.Pod, parameters ...requestParameter) error {
-	post := a.options.Core.RESTClient().Post().Namespace(p.Namespace).Resource("pods")
-	for _, parameter := range parameters {
-		post.Param(parameter.name, parameter.value)
-	}
-	meta, err := send(ctx, post.Body(p), readMetadata)
-	if err != nil {
-		return err
-	}
-	p.ObjectMeta = *meta
-	return nil
-}
-
 // patchPodAnnotation writes one annotation of a pod, if it still is the version that was observed, and sets its new version.
 func (a apiWriter) patchPodAnnotation(ctx context.Context, p *corev1.Pod, key string) error {
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -64,13 +44,12 @@ func (a apiWriter) patchPodAnnotation(ctx context.Context, p *corev1.Pod, key st
 // deletePod deletes a pod, the one that was observed and no later one of its name. One that had not ended must still be the version that
 // was observed: what it waited for may have begun since. One that is gone is no error.
 func (a apiWriter) deletePod(ctx context.Context, p *corev1.Pod) error {
-	preconditions := &metav1.Preconditions{UID: &p.UID}
+	preconditions := client.Preconditions{UID: &p.UID}
 	hasEnded := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	if !hasEnded {
 		preconditions.ResourceVersion = &p.ResourceVersion
 	}
-	remove := a.options.Core.RESTClient().Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).Body(&metav1.DeleteOptions{Preconditions: preconditions})
-	_, err := send(ctx, remove, readNothing)
+	err := a.options.Client.Delete(ctx, p, preconditions)
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("deleting pod %s: %w", p.Name, err)
 	}
@@ -84,8 +63,8 @@ func isGone(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) && isOfOtherUID
 }
 
-func (a apiWriter) deleteConfigMap(ctx context.Context, m metav1.ObjectMeta, preconditions *metav1.Preconditions) error {
-	err := a.options.Core.ConfigMaps(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: preconditions})
+func (a apiWriter) deleteConfigMap(ctx context.Context, m metav1.ObjectMeta, options ...client.DeleteOption) error {
+	err := a.options.Client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}, options...)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting ConfigMap %s: %w", m.Name, err)
 	}

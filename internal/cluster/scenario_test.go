@@ -16,7 +16,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -74,10 +73,8 @@ func (s *scenario) newCluster(r *recorder) *Cluster {
 	})
 	c, err := client.New(config, client.Options{Scheme: s.Client.Scheme()})
 	s.Must(err)
-	core, err := coreclient.NewForConfig(config)
-	s.Must(err)
 	return New(Options{
-		Live: c, Objects: c, Client: c, Core: core, Clock: func() time.Time { return s.now },
+		Live: c, Objects: c, Client: c, Clock: func() time.Time { return s.now },
 		NodeOps: nodeop.Config{AgentImage: "registry.example/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook"},
 		Config: skyhook.Config{
 			Namespace: s.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -371,6 +372,27 @@ func convertNumbers(value any) any {
 		}
 	}
 	return value
+}
+
+// SubResource returns the client of a subresource: evictions are created.
+func (c *Client) SubResource(name string) client.SubResourceClient {
+	return evictionClient{subresource: name, server: c.server}
+}
+
+type evictionClient struct {
+	client.SubResourceClient // nil
+	subresource              string
+	server                   *Server
+}
+
+// Create evicts a pod.
+func (e evictionClient) Create(_ context.Context, o, body client.Object, _ ...client.SubResourceCreateOption) error {
+	eviction, isEviction := body.(*policyv1.Eviction)
+	if !isEviction {
+		return fmt.Errorf("the world creates no %s of a %T", e.subresource, o)
+	}
+	r := Request{Verb: "create", Kind: Pods, Subresource: e.subresource, ObjectKey: client.ObjectKeyFromObject(o)}
+	return e.server.serveDelete(r, *eviction.DeleteOptions)
 }
 
 // Status returns the writer of the status subresource.

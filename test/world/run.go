@@ -135,15 +135,11 @@ func (r *Run) Play() error {
 func (r *Run) lead(offset time.Duration) error {
 	all, nodeOps := newCaches(r.server, Namespace)
 	l := &leader{caches: []*Cache{all, nodeOps}, clockOffset: offset}
-	core, err := r.server.Core()
-	if err != nil {
-		return err
-	}
 	clock := func() time.Time { return r.now.Add(l.clockOffset) }
 	api := r.server.Client()
 	c := cluster.New(cluster.Options{
 		Config: r.config(), NodeOps: nodeop.Config{AgentImage: "agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespace: Namespace},
-		Live: api, Cached: all, CachedNodeOps: nodeOps, Client: api, Core: core, Parallel: 1, Clock: clock, LedgerInterval: 500 * time.Millisecond,
+		Live: api, Cached: all, CachedNodeOps: nodeOps, Client: api, Parallel: 1, Clock: clock, LedgerInterval: 500 * time.Millisecond,
 		OnDifference: func(text string) { r.violate("what is kept is what would be compiled anew", "%s", text) },
 	})
 	l.loop = controller.NewLoop(c, recorder{r}, clock, logr.Discard())
