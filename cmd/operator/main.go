@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -21,9 +20,6 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/controller"
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
-
-// startTime is how long the process usually takes to start at most: then its caches are filled.
-const startTime = 10 * time.Second
 
 // version is set when a release is built.
 var version = ""
@@ -60,14 +56,6 @@ func main() {
 }
 
 func run(o *options.Options, log logr.Logger) error {
-	if os.Getenv("GOGC") == "" {
-		adaptGC()
-	}
-	time.AfterFunc(startTime, func() {
-		if err := releaseProgram(); err != nil {
-			log.V(1).Info("keeping the pages of the program", "error", err.Error())
-		}
-	})
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.V(1))
 	config, err := loadConfig(o.Kubeconfig)

@@ -155,6 +155,7 @@ func TestChart(t *testing.T) {
 	known := map[string]bool{
 		"KUBERNETES_CLUSTER_DOMAIN": true, // of earlier charts; nothing reads it
 		"GOMAXPROCS":                true, // the Go runtime reads it
+		"GOMEMLIMIT":                true, // the same
 	}
 	for _, row := range Defaults().Table() {
 		known[row.Env] = true

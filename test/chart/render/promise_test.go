@@ -205,25 +205,26 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestThreads: the operator runs as many threads at the same time as its CPU limit has cores, unless somebody else says how many.
-func TestThreads(t *testing.T) {
-	for values, want := range map[string]string{
-		"": "limits.cpu",
-		"controllerManager: {manager: {extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]}}":                                 "limits.cpu",
-		"controllerManager: {manager: {extraEnv: [{name: GOMEMLIMIT, value: 1GiB}, {name: GOMAXPROCS, value: '3'}]}}": "3",
+// TestRuntimeLimits: the Go runtime runs as many threads at the same time as the CPU limit has cores and keeps to the memory limit, unless
+// somebody else says how much.
+func TestRuntimeLimits(t *testing.T) {
+	for values, want := range map[string]map[string]string{
+		"": {"GOMAXPROCS": "limits.cpu", "GOMEMLIMIT": "limits.memory"},
+		"controllerManager: {manager: {extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]}}":                                 {"GOMAXPROCS": "limits.cpu", "GOMEMLIMIT": "1GiB"},
+		"controllerManager: {manager: {extraEnv: [{name: GOMEMLIMIT, value: 1GiB}, {name: GOMAXPROCS, value: '3'}]}}": {"GOMAXPROCS": "3", "GOMEMLIMIT": "1GiB"},
 	} {
-		var got []string
+		got := map[string][]string{}
 		for _, e := range findManager(t, renderChart(t, values)).Env {
-			switch {
-			case e.Name != "GOMAXPROCS":
-			case e.ValueFrom != nil && e.ValueFrom.ResourceFieldRef != nil:
-				got = append(got, e.ValueFrom.ResourceFieldRef.Resource)
-			default:
-				got = append(got, e.Value)
+			value := e.Value
+			if e.ValueFrom != nil && e.ValueFrom.ResourceFieldRef != nil {
+				value = e.ValueFrom.ResourceFieldRef.Resource
 			}
+			got[e.Name] = append(got[e.Name], value)
 		}
-		if !slices.Equal(got, []string{want}) {
-			t.Errorf("%s gives GOMAXPROCS %v, want %s", values, got, want)
+		for name, value := range want {
+			if !slices.Equal(got[name], []string{value}) {
+				t.Errorf("%s gives %s %v, want %s", values, name, got[name], value)
+			}
 		}
 	}
 }
