@@ -27,8 +27,8 @@ type sending struct {
 // lastShare is how many parts are sent for one that goes last, while others wait.
 const lastShare = 8
 
-// leastShare is the part of a plan's time that must be left for something to begin: one of leastShare.
-const leastShare = 4
+// minTimeLeft is the share of ApplyTimeout that must remain when a request starts.
+const minTimeLeft = 0.25
 
 // sendQueue is what is still to be sent, of all plans. The work on a node has two parts. The first parts of a plan go before its second
 // parts: users wait for what begins. They go before the second parts of earlier plans, too, as long as few of these wait: a node is in
@@ -250,7 +250,7 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 // any more, and the next pass would send it again.
 func (p *pass) isLate(ctx context.Context) bool {
 	deadline, hasDeadline := ctx.Deadline()
-	return ctx.Err() != nil || hasDeadline && time.Until(deadline) < p.options.ApplyTimeout/leastShare
+	return ctx.Err() != nil || hasDeadline && time.Until(deadline).Seconds() < minTimeLeft*p.options.ApplyTimeout.Seconds()
 }
 
 // decideAgain asks for another pass after a request that says nothing about what was to be done: the process ends, or the object was

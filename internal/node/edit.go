@@ -174,7 +174,7 @@ func (e Edit) touchesTaints() bool { return len(e.AddTaints) > 0 || len(e.Remove
 // TouchesSpec reports whether a part of the edit changes the spec of the node: its cordon or taints.
 func (e Edit) TouchesSpec() bool { return e.Unschedulable != nil || e.touchesTaints() }
 
-// MergePatch is the JSON merge patch of the node without its status. It is for this version of this very node: what somebody else
+// MergePatch is the JSON merge patch of the node without its status. It is for this version of this very node: what another client
 // changed meanwhile is not known, and the edit may be wrong then. It names only what changes: null in a merge patch removes.
 func (e Edit) MergePatch(was *Node) map[string]any {
 	metadata, spec := map[string]any{"uid": was.UID, "resourceVersion": was.ResourceVersion}, map[string]any{}

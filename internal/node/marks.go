@@ -62,7 +62,7 @@ func HolderOf(owner rollout.Ref, uid string) string {
 // marked are the holders for which a mark was put on a node, with the value that each of them gave it.
 type marked map[string]string
 
-// markRecord is which marks on a node are ours: the annotation nodeMarks. A mark that is not there belongs to somebody else.
+// markRecord is which marks on a node are ours: the annotation nodeMarks. A mark that is not there belongs to another client.
 type markRecord struct {
 	Node        string            `json:"node"`                  // UID: the record of another node says nothing
 	Labels      map[string]marked `json:"labels,omitempty"`      // by key
@@ -122,7 +122,7 @@ func (n *Node) editMarks(e *Edit, r markRecord) {
 	e.SetAnnotation(n, v1alpha1.AnnotationNodeMarks, EncodeJSON(r))
 }
 
-// PlaceMarks returns the edit that puts the marks of a new hold on the node. A mark that somebody else has put there stays his.
+// PlaceMarks returns the edit that puts the marks of a new hold on the node. A mark that another client has put there stays his.
 func (n *Node) PlaceMarks(holder string, m Marks) Edit {
 	e, rec := Edit{}, n.marks.clone()
 	placeMarks(&e.Labels, n.Labels, rec.Labels, holder, m.Labels)
@@ -165,7 +165,7 @@ func (n *Node) looksMarked() bool {
 }
 
 // RemoveUnheldMarks returns the edit that removes the marks of holds that are no longer on the node, and forgets those that
-// somebody else changed meanwhile. It goes into the patch that releases a hold.
+// another client changed meanwhile. It goes into the patch that releases a hold.
 func (n *Node) RemoveUnheldMarks() Edit {
 	e, rec, isHolder := Edit{}, n.marks.clone(), n.holders()
 	removeUnheld(&e.Labels, n.Labels, rec.Labels, isHolder)
@@ -186,7 +186,7 @@ func (n *Node) RemoveUnheldMarks() Edit {
 func removeUnheld(edit *map[string]*string, current map[string]string, recorded map[string]marked, isHolder map[string]bool) {
 	for key, by := range recorded {
 		now, exists := current[key]
-		if !exists || !by.has(now) { // somebody else changed it: it is no longer ours
+		if !exists || !by.has(now) { // another client changed it: it is no longer ours
 			delete(recorded, key)
 			continue
 		}

@@ -98,7 +98,7 @@ func TestMarksGoWithTheLastHold(t *testing.T) {
 	}
 }
 
-func TestMarksThatSomebodyChangesBecomeTheirs(t *testing.T) {
+func TestMarksThatAnotherClientChangesBecomeTheirs(t *testing.T) {
 	no, theirs := "false", "theirs"
 	held := markedNode(nil, nil).hold("a", allMarks)
 	changed := held.edited(map[string]*string{v1alpha1.LabelExcludeBalancers: &theirs},

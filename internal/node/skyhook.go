@@ -177,7 +177,7 @@ func (n *Node) IsKeptCordoned() bool {
 	return n.Unschedulable && n.Annotations[v1alpha1.AnnotationRuntimeRequiredCordon] == "true"
 }
 
-// KeepCordoned cordons the node until somebody makes it schedulable.
+// KeepCordoned cordons the node until a person makes it schedulable.
 func (n *Node) KeepCordoned() Edit {
 	e := Edit{}
 	e.SetAnnotation(n, v1alpha1.AnnotationRuntimeRequiredCordon, "true")
@@ -185,7 +185,7 @@ func (n *Node) KeepCordoned() Edit {
 	return e
 }
 
-// EndKeptCordon removes the annotation of KeepCordoned from a node that somebody made schedulable.
+// EndKeptCordon removes the annotation of KeepCordoned from a node that a person made schedulable.
 func (n *Node) EndKeptCordon() Edit {
 	e := Edit{}
 	if !n.Unschedulable {
@@ -194,7 +194,7 @@ func (n *Node) EndKeptCordon() Edit {
 	return e
 }
 
-// NoteUncordon returns the hold on a node that somebody made schedulable: a cordon that follows is not removed with the hold.
+// NoteUncordon returns the hold on a node that a person made schedulable: a cordon that follows is not removed with the hold.
 // isChanged is false when there is nothing to note. A nil hold stays nil.
 func (h *Held) NoteUncordon(n *Node) (out *Held, isChanged bool) {
 	if n.Unschedulable || h == nil || h.WasCordoned {
@@ -203,7 +203,7 @@ func (h *Held) NoteUncordon(n *Node) (out *Held, isChanged bool) {
 	return &Held{At: h.At, WasCordoned: true}, true
 }
 
-// ClearWasCordoned forgets in every record that the node was cordoned before the holds on it: for a node that somebody
+// ClearWasCordoned forgets in every record that the node was cordoned before the holds on it: for a node that a person
 // has made schedulable meanwhile.
 func ClearWasCordoned(n *Node) Edit {
 	e := n.EndKeptCordon()
@@ -309,7 +309,7 @@ func (n *Node) Restart(skyhook string) Edit {
 }
 
 // Rerun is the edit after which one version of a package begins again on the node: with its first stage, or with the
-// stage given. What the record has of the package no longer counts then, because nodeState wins. A node that went back tries the
+// stage given. What the record has of the package no longer counts then, because nodeState wins. A node that rolled back tries the
 // packages of the spec again.
 func (n *Node) Rerun(skyhook, name, version string, stage v1alpha1.Stage) (Edit, error) {
 	if on := n.Skyhook(skyhook); on.Problem == "" && on.Record.Rollback != nil {

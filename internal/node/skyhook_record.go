@@ -37,9 +37,9 @@ type SkyhookRecord struct {
 	Offered    map[string]int64          `json:"offered,omitempty"`    // resources at the admission that health gates and proofs ask for
 	Proving    *time.Time                `json:"proving,omitempty"`    // since when all work is done and the proof is waited for
 	Unproven   bool                      `json:"unproven,omitempty"`   // it was given back though its proof was late
-	Complete   map[string]string         `json:"complete,omitempty"`   // before the latest admission, if nodes may go back: hashes of definitions by package
-	First      bool                      `json:"first,omitempty"`      // nothing was there before the latest admission, if nodes may go back
-	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it goes or went back to Complete, or to nothing if First
+	Complete   map[string]string         `json:"complete,omitempty"`   // before the latest admission, if nodes may roll back: hashes of definitions by package
+	First      bool                      `json:"first,omitempty"`      // nothing was there before the latest admission, if nodes may roll back
+	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it rolls or rolled back to Complete, or to nothing if First
 	Reboot     *rollout.SharedReboot     `json:"reboot,omitempty"`     // that this admission awaits or awaited together with others
 	Queues     map[string]Queue          `json:"queues,omitempty"`     // pods of this admission that run several stages, by the task of the first
 	Apart      bool                      `json:"apart,omitempty"`      // in this admission each stage has a pod of its own: one for several could not start
@@ -77,7 +77,7 @@ type Rollback struct {
 	At   time.Time `json:"at"`
 	Text string    `json:"text"` // how they failed
 
-	Others bool `json:"others,omitempty"` // on another node: this one goes back with it
+	Others bool `json:"others,omitempty"` // on another node: this one rolls back with it
 }
 
 // Goal is why a package has work on a node.
@@ -113,7 +113,7 @@ type PackageRecord struct {
 	Failure    *Failure            `json:"failure,omitempty"` // how the last one failed: its pod may be gone
 	Again      bool                `json:"again,omitempty"`   // it runs again; until it succeeds its entry stays erroring
 	Kept       bool                `json:"kept,omitempty"`    // the Skyhook that installed it was deleted, and its definition with it
-	Refuses    bool                `json:"refuses,omitempty"` // the node does not go back from this version: config.json says so
+	Refuses    bool                `json:"refuses,omitempty"` // the node does not roll back from this version: config.json says so
 	Keys       map[string]string   `json:"keys,omitempty"`    // digests of the configMap's values; for a kept package
 }
 

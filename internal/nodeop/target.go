@@ -150,7 +150,7 @@ func (t *targetCompiler) compile() rollout.Target {
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + t.node.Name,
 			Text: "the node has the label " + skyhookv1.LabelIgnore + "=true: remove it to go on"}
 	}
-	out.Objects.Strays, out.Objects.Going = t.strays()
+	out.Objects.Orphans, out.Objects.Going = t.strays()
 	return out
 }
 

@@ -154,8 +154,8 @@ func checkNodeFree(t *targetState) *Why {
 	return &why
 }
 
-// checkGroupFrozen stops candidates while a window is closed, the policy is paused, or a health gate is false. What goes back does not
-// wait for a gate: the packages that it goes back from may be why the gate is false.
+// checkGroupFrozen stops candidates while a window is closed, the policy is paused, or a health gate is false. What rolls back does not
+// wait for a gate: the packages that it rolls back from may be why the gate is false.
 func checkGroupFrozen(t *targetState) *Why {
 	frozen := t.group.Frozen
 	isGate := frozen != nil && frozen.Reason == ReasonHealthGate

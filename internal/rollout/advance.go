@@ -28,7 +28,7 @@ func (a advancer) advance(t *targetState) {
 	b, first := a.newBoard(t), len(a.plan.Actions)
 	recorder{b}.recordOutcomes()
 	switch {
-	case t.mustBeTakenBack():
+	case t.mustRollBackWithOthers():
 		retirer{b}.rollBack(withDefaultReason(t.rollout.stopReason(), ReasonRolledBack))
 	case b.isDone() && !b.isGoingOn():
 		prover{b}.retireProven()
@@ -46,7 +46,7 @@ func (a advancer) advance(t *targetState) {
 }
 
 // advanceTasks starts tasks, unless the target is given up: on deletion if no task can succeed, and in a rollout that
-// tries each target once if it failed. A target that can go back does so instead of trying again.
+// tries each target once if it failed. A target that can roll back does so instead of trying again.
 func (a advancer) advanceTasks(b *taskBoard) {
 	r := b.target.rollout
 	isGivenUp := r.Deleting && b.isHopeless()
@@ -55,7 +55,7 @@ func (a advancer) advanceTasks(b *taskBoard) {
 	switch {
 	case isGivenUp:
 		retirer{b}.giveUp()
-	case failure != nil && b.target.target.rollsBack():
+	case failure != nil && b.target.target.mayRollBack():
 		retirer{b}.rollBack(withDefaultReason(failure.Why, ReasonStageFailed))
 	case hasFailed && !b.isWorking():
 		retirer{b}.retireFailed()
@@ -77,7 +77,7 @@ func (a advancer) cleanUp(t *targetState) {
 	if isPaused && t.hasWork {
 		return
 	}
-	a.plan.sweepStrays(t)
+	a.plan.sweepOrphans(t)
 	a.sweepEnded(t)
 	a.releaseHold(t)
 	if t.rollout.Deleting && !t.hasWork {
@@ -113,7 +113,7 @@ func (a advancer) removeRecord(t *targetState) {
 		a.plan.addAction(t, VerbRetire, doneReason).Wipe = true
 		return
 	}
-	left := slices.Concat(t.target.Objects.Strays, t.target.Objects.Going, t.target.Objects.Ended)
+	left := slices.Concat(t.target.Objects.Orphans, t.target.Objects.Going, t.target.Objects.Ended)
 	if len(left) == 0 {
 		return
 	}
@@ -151,10 +151,10 @@ func (a advancer) releaseHold(t *targetState) {
 	a.plan.addAction(t, VerbRelease, notInProgress)
 }
 
-// sweepStrays deletes objects on the node of a target that belong to none of its tasks, and those that check the node while no
+// sweepOrphans deletes objects on the node of a target that belong to none of its tasks, and those that check the node while no
 // proof is waited for.
-func (p *draftPlan) sweepStrays(t *targetState) {
-	objects := t.target.Objects.Strays
+func (p *draftPlan) sweepOrphans(t *targetState) {
+	objects := t.target.Objects.Orphans
 	if t.hasWork || t.openProof() == nil {
 		objects = slices.Concat(objects, t.target.checkObjects())
 	}

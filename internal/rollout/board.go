@@ -15,8 +15,8 @@ type taskBoard struct {
 	tasks          []boardTask
 	weight         int // of the verdict so far
 	verdict        Verdict
-	isQuietKnown   bool
-	isQuiet        bool // the rollout holds the node, and no pod is in the way
+	isDrainedKnown bool
+	isDrained      bool // the rollout holds the node, and no pod is in the way
 	isNodeReturned bool // the node was given back
 	continues      bool // tasks may begin
 }

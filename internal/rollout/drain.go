@@ -24,15 +24,15 @@ type DrainProgress struct {
 // drainer cordons and drains the node of a target.
 type drainer struct{ *taskBoard }
 
-// ensureQuiet adds the next actions after which a task may disturb its node, reports what is waited for, and reports whether nothing is:
+// ensureDrained adds the next actions after which a task may disturb its node, reports what is waited for, and reports whether nothing is:
 // the rollout holds the node, it is unschedulable, and no pod is in the way.
-func (d drainer) ensureQuiet(k *boardTask) bool {
-	if !d.isQuietKnown {
-		d.isQuietKnown = true
-		d.isQuiet = d.holdAndDrain(k)
-		d.target.isQuiet, d.target.isDraining = d.isQuiet, !d.isQuiet
+func (d drainer) ensureDrained(k *boardTask) bool {
+	if !d.isDrainedKnown {
+		d.isDrainedKnown = true
+		d.isDrained = d.holdAndDrain(k)
+		d.target.isDrained, d.target.isDraining = d.isDrained, !d.isDrained
 	}
-	return d.isQuiet
+	return d.isDrained
 }
 
 func (d drainer) holdAndDrain(k *boardTask) bool {

@@ -13,7 +13,7 @@ import (
 // ends as soon as something is done on the node.
 type Drift struct {
 	Due     time.Time     // of the next check
-	Object  string        // name of the object that checks the node, if one exists; none of Strays
+	Object  string        // name of the object that checks the node, if one exists; none of Orphans
 	Created time.Time     // when that was created
 	Ended   bool          // and has ended
 	Keep    bool          // and stays when that is noted, so that people can read its log

@@ -34,7 +34,7 @@ func FindUsual(targets []*Target) time.Duration {
 // maxOverdue is how many times as long as usual a target in flight may take: after that its end is unknown.
 const maxOverdue = 3
 
-// timedWaits are the reasons to wait that end when targets in flight end, or at a known time. Others end when somebody acts.
+// timedWaits are the reasons to wait that end when targets in flight end, or at a known time. Others end when a person acts.
 var timedWaits = []Reason{ReasonBudget, ReasonBatch, ReasonTopology, ReasonWindow, ReasonLedger, ReasonWave, ReasonPulling}
 
 // estimator estimates when rollouts finish. Targets that cannot be worked on, or that failed for good, do not count.
@@ -122,7 +122,7 @@ func (e estimator) endOf(t *targetState) (ends time.Time, isKnown bool) {
 }
 
 // estimateGroup estimates when waiting targets of a group may begin, and what they take. It is unknown when the group waits for
-// somebody, or for something without a known end.
+// a person, or for something without a known end.
 func (e estimator) estimateGroup(g *groupState, r *rolloutState) (takes time.Duration, begins time.Time, isKnown bool) {
 	isFrozen := g.Frozen != nil
 	if !g.isApproved(r) || g.memory.Stopped || g.Failed != nil || g.Limit == 0 || isFrozen && g.Until.IsZero() {

@@ -38,7 +38,7 @@ type groupCandidates struct {
 	protected   int // they wait for protected pods: none of them is admitted now
 	unpullable  int // their images cannot be pulled: the same
 	occupying   int // their node is not given back
-	unstoppable int // they are admitted though the group stopped: their rollout is being deleted, or they go back
+	unstoppable int // they are admitted though the group stopped: their rollout is being deleted, or they roll back
 }
 
 // groupUsage has the nodes that count against the limit of a group.

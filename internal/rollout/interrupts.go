@@ -84,7 +84,7 @@ func (s interruptStarter) start(k *boardTask, covered []*boardTask) {
 		s.reportVerdict(weightWaiting, PhaseInFlight, why)
 		return
 	}
-	if !s.checkDue(k) || !drainer(s.starter).ensureQuiet(k) || s.shareReboot(k, covered) {
+	if !s.checkDue(k) || !drainer(s.starter).ensureDrained(k) || s.shareReboot(k, covered) {
 		return
 	}
 	s.startAlone(k, covered)

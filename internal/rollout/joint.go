@@ -30,9 +30,9 @@ func (s starter) findJoining(joint []*boardTask) *boardTask {
 	first := joint[0]
 	return s.find(func(k *boardTask) bool {
 		isNew := k.planned == StatePending && k.Recorded == StatePending && k.Object.Name == "" && k.failures == 0
-		isQuietEnough := k.Need == NeedNothing || first.Need == NeedDrained
+		needIsMet := k.Need == NeedNothing || first.Need == NeedDrained
 		mayPull := k.Exclusive == "" || k.Exclusive == first.Exclusive
-		return k.Joins && isNew && !k.isInterrupt() && !k.Object.Leaving && !k.isHopeless && isQuietEnough && mayPull && s.follows(k, joint)
+		return k.Joins && isNew && !k.isInterrupt() && !k.Object.Leaving && !k.isHopeless && needIsMet && mayPull && s.follows(k, joint)
 	})
 }
 

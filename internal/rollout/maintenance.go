@@ -52,7 +52,7 @@ func (t *targetState) maintenanceState() MaintenanceState {
 		return ""
 	case t.isDraining:
 		return NodeDraining
-	case t.isQuiet || slices.ContainsFunc(t.target.Tasks, isDisturbing):
+	case t.isDrained || slices.ContainsFunc(t.target.Tasks, isDisturbing):
 		return NodeDrained
 	}
 	return ""

@@ -24,7 +24,7 @@ const (
 	VerbRecall Verb = "recall" // tell an object to end before the next of its tasks
 	VerbProve  Verb = "prove"  // write to the node's record that the proof is waited for
 	VerbCheck  Verb = "check"  // create the objects that check what must be true of the node
-	// record that the node goes back to what was complete there before; attempts are counted anew
+	// record that the node rolls back to what was complete there before; attempts are counted anew
 	VerbRollback Verb = "rollback"
 	VerbVerify   Verb = "verify"  // create the object that checks whether a finished node is still as it was left
 	VerbNote     Verb = "note"    // write what that found out to the node
@@ -39,7 +39,7 @@ type Action struct {
 	Rollout  Ref
 	Node     string
 	Ledger   Ref           // VerbAdmit, VerbHold: the ledger of Plan.Ledgers that must be written before; on conflict this action and all later ones of the node are skipped
-	Task     string        // Join, Run, Cover, Record, Sweep: Task.ID; empty for a stray
+	Task     string        // Join, Run, Cover, Record, Sweep: Task.ID; empty for an orphan
 	Then     []string      // Run: IDs of the tasks that the same object runs afterwards, in this order
 	Covers   []string      // Run of an Alone task: IDs of the tasks that it covers; Join: SharedReboot.Tasks
 	By       string        // Cover: ID of the task that runs

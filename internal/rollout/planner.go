@@ -58,7 +58,7 @@ type rolloutState struct {
 	givenOrder    int            // above all orders that are given
 	title         string
 	waitReasons   map[Reason]Why
-	rollback      *Why                     // a target goes or went back, so that nothing new begins; see stopReason
+	rollback      *Why                     // a target rolls or rolled back, so that nothing new begins; see stopReason
 	exclusive     map[string]exclusiveTask // by key; found when the first task asks for it
 	graphs        []*graph
 }

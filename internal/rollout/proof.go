@@ -38,7 +38,7 @@ func (p prover) retireProven() {
 		p.startChecks(proof)
 		p.plan.requestNext(proof.expiresAt())
 		t.verdict = Verdict{Phase: PhaseInFlight, Why: proof.waitReason(proof.Since)}
-	case t.target.rollsBackUnproven():
+	case t.target.mayRollBackUnproven():
 		p.sweepChecks(proof)
 		retirer(p).rollBack(proof.failureReason("the node goes back"))
 	case proof.Release:

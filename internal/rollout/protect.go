@@ -162,7 +162,7 @@ func (l *podLooker) wasProtected(t *targetState) bool {
 }
 
 // postpone gives back a node that is not drained yet, because of protected pods: others go first, and it becomes a
-// candidate again. What runs there ends first. It stays in flight if tasks failed or the node goes back: that would be
+// candidate again. What runs there ends first. It stays in flight if tasks failed or the node rolls back: that would be
 // forgotten.
 func (r retirer) postpone(why Why) {
 	hasFailed := r.find(func(k *boardTask) bool { return k.isPending() && k.failures > 0 }) != nil

@@ -13,7 +13,7 @@ import (
 // The target is admitted when its images are on the node.
 type Pull struct {
 	Needed    bool      // the target has work and is not admitted
-	Object    string    // name of the object that pulls, if one exists; none of Strays
+	Object    string    // name of the object that pulls, if one exists; none of Orphans
 	Created   time.Time // when that was created
 	Ended     bool      // every image is on the node, or the node cannot run the object
 	Failed    *Why      // what cannot be pulled, and is tried again; or the object was refused
@@ -106,7 +106,7 @@ func (u imagePuller) count(t *targetState) {
 }
 
 // isAwaitingPull reports whether a target is not to be admitted before its images are on the node. Its admission that is written
-// already, or being sent, is not taken back, and a node that is not given back does not wait.
+// already, or being sent, is not withdrawn, and a node that is not given back does not wait.
 func (t *targetState) isAwaitingPull() bool {
 	p := t.target.Pull
 	isBegun := t.reservation.isOpen || t.reservation.isElsewhere || t.occupiesNode || t.node.Sending

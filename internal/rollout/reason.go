@@ -48,7 +48,7 @@ const (
 	ReasonHealthGate          Reason = "HealthGate"
 	ReasonProof               Reason = "Proof"       // all work is done, and something is not true that must be before the node is given back
 	ReasonProofFailed         Reason = "ProofFailed" // it did not become true in time
-	ReasonRolledBack          Reason = "RolledBack"  // the work failed for good, and the node went back to what was complete before
+	ReasonRolledBack          Reason = "RolledBack"  // the work failed for good, and the node rolled back to what was complete before
 	ReasonSoak                Reason = "Soak"
 	ReasonPolicyMissing       Reason = "PolicyMissing"
 	ReasonInvalidSpec         Reason = "InvalidSpec"

@@ -154,7 +154,7 @@ func (t *targetState) owesReboot() bool {
 	return slices.ContainsFunc(t.target.Tasks, func(k Task) bool { return k.Reboot && k.State != StateDone })
 }
 
-// mayShare reports whether the rollout lets its reboot on this node be shared. What goes back, or is removed, reboots alone.
+// mayShare reports whether the rollout lets its reboot on this node be shared. What rolls back, or is removed, reboots alone.
 func (t *targetState) mayShare() bool {
 	isOrdinary := !t.rollout.Deleting && !t.target.Leaving && t.target.Rollback.Cause == nil
 	return t.exists && t.rollout.SharesReboots && isOrdinary && t.node.BootID != ""

@@ -21,7 +21,7 @@ func (r recorder) recordOutcomes() {
 		r.sweepTask(&r.tasks[i])
 	}
 	if !r.target.rollout.Paused {
-		r.plan.sweepStrays(r.target)
+		r.plan.sweepOrphans(r.target)
 	}
 	r.markHopeless()
 }

@@ -11,7 +11,7 @@ type retirer struct{ *taskBoard }
 // doneReason is why a target without work is retired.
 var doneReason = Why{Reason: ReasonFinished, Text: "no work is pending"}
 
-// retireDone retires a target whose outcomes are all recorded. One that went back stays a failure.
+// retireDone retires a target whose outcomes are all recorded. One that rolled back stays a failure.
 func (r retirer) retireDone() {
 	if why := r.target.target.Rollback.Cause; why != nil {
 		r.retireRolledBack(withDefaultReason(why, ReasonRolledBack))
@@ -78,7 +78,7 @@ func (r retirer) retireFailed() {
 	r.target.verdict = Verdict{Phase: PhaseFailed, Why: why}
 }
 
-// rollBack records that the node goes back to what was complete there before. What runs there ends first.
+// rollBack records that the node rolls back to what was complete there before. What runs there ends first.
 func (r retirer) rollBack(failure Why) {
 	if r.isWorking() {
 		why := Why{Reason: ReasonRolledBack, Text: truncate("the node goes back when what runs there has ended: " + failure.Text), About: failure.About}

@@ -40,7 +40,7 @@ type Node struct {
 	BootID   string    // of the running boot
 	Holds    []Hold    // of all owners
 	Tainted  bool      // carries the runtime-required taint
-	Kept     bool      // stays cordoned after the last hold until somebody makes it schedulable, see Taint.CordonAfter
+	Kept     bool      // stays cordoned after the last hold until a person makes it schedulable, see Taint.CordonAfter
 	Known    bool      // a rollout has recorded something on it; only unknown nodes are tainted as new
 	Self     bool      // runs this operator: it is the last of its class
 	Sending  bool      // an earlier plan is still being applied to it: this plan has no actions for it
@@ -48,10 +48,10 @@ type Node struct {
 
 // Hold is a cordon with an owner. The node becomes schedulable when its last hold is released, but only if it was
 // schedulable before the first one. A hold placed beside others inherits WasCordoned from them. A hold placed on a node
-// that is schedulable though held, because somebody uncordoned it, clears WasCordoned of all.
+// that is schedulable though held, because a person uncordoned it, clears WasCordoned of all.
 type Hold struct {
 	Owner       Ref  // Rollout.Ref
-	WasCordoned bool // the node was unschedulable before this hold, by somebody else
+	WasCordoned bool // the node was unschedulable before this hold, by another client
 	Since       time.Time
 	Orphan      bool // the owner is proven to be deleted (twice, with no pod of ours left on the node): release it
 }
@@ -63,7 +63,7 @@ type Group struct {
 	Limit  int      // of targets in flight; Unlimited for none
 	Pace   Pace
 	Memory Memory    // as stored; targets are admitted from stored memory only
-	Taken  []string  // nodes that count against Limit though no rollout made them unavailable: not ready, or cordoned by somebody else
+	Taken  []string  // nodes that count against Limit though no rollout made them unavailable: not ready, or cordoned by another client
 	Frozen *Why      // nothing is admitted, for this reason: paused policy, closed window, failing health gate
 	Until  time.Time // when Frozen ends; zero if unknown
 	Failed *Why      // a health gate that stops the group is false now; nil if there is none
@@ -71,7 +71,7 @@ type Group struct {
 	Held    *Why
 	Closing *Closing  // the window is open, and nothing begins that does not end in it; nil if everything may begin
 	Opens   time.Time // the next window, with Held or Closing; zero if unknown
-	// nodes that are not ready, or that somebody else cordoned, belong to Taken: see policy.AddUnavailable
+	// nodes that are not ready, or that another client cordoned, belong to Taken: see policy.AddUnavailable
 	CountUnavailable bool
 	Soak             time.Duration // how long a finished node must stay ready before it counts
 	Spread           Spread

@@ -301,7 +301,7 @@ func resetTarget(t *rollout.Target) {
 	t.Visit.Admitted = false
 	for _, k := range t.Tasks {
 		if k.Object.Name != "" {
-			t.Objects.Strays = append(t.Objects.Strays, k.Object.Name)
+			t.Objects.Orphans = append(t.Objects.Orphans, k.Object.Name)
 		}
 	}
 	t.Tasks = copyPendingTasks(t.Tasks)
@@ -349,8 +349,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Visit.Admitted = value != "no"
 		case "skipped":
 			t.Visit.Skipped = value != "no"
-		case "stray":
-			t.Objects.Strays = append(t.Objects.Strays, value)
+		case "orphan":
+			t.Objects.Orphans = append(t.Objects.Orphans, value)
 		case "unwanted":
 			for i := range t.Objects.Queues {
 				t.Objects.Queues[i].Unwanted = true

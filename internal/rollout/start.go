@@ -151,7 +151,7 @@ func (s starter) startPlainTasks(isInterruptUrgent bool) {
 // startPlainTask starts a task, once the node is drained if it needs that.
 func (s starter) startPlainTask(k *boardTask) {
 	needsDrain := k.Need == NeedDrained
-	if needsDrain && !drainer(s).ensureQuiet(k) {
+	if needsDrain && !drainer(s).ensureDrained(k) {
 		return
 	}
 	s.startTask(k)

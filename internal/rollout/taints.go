@@ -7,7 +7,7 @@ package rollout
 type Taint struct {
 	Required    bool // an unfinished target keeps it on its node
 	NewNodes    bool // with Required: new nodes get it
-	CordonAfter bool // with Required: a node is cordoned when it is removed, until somebody makes it schedulable
+	CordonAfter bool // with Required: a node is cordoned when it is removed, until a person makes it schedulable
 }
 
 // tainter adds and removes the runtime-required taint.

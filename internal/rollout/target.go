@@ -25,7 +25,7 @@ type targetState struct {
 	isProofLate   bool  // all work is done, and what must be true of the node did not become true in time
 	isHeld        bool  // by its rollout
 	isDraining    bool  // a task waits until the node is drained
-	isQuiet       bool  // the node is drained
+	isDrained     bool  // the node is drained
 	pods          []Pod // that have to leave the node: Target.Drain.Pods, until those that are protected are waited for no longer
 	objects       int   // of the rollout that are on the node, or are going away there
 	occupiesNode  bool  // it is not admitted, and its node is not given back: see isOccupied
@@ -65,7 +65,7 @@ func (t inspector) inspect(plan *draftPlan) {
 		t.hasWork = t.hasWork && t.rollout.Deleting
 		return
 	}
-	t.objects += len(t.target.Objects.Strays) + len(t.target.Objects.Going) + len(t.target.Objects.Queues) + len(t.target.checkObjects())
+	t.objects += len(t.target.Objects.Orphans) + len(t.target.Objects.Going) + len(t.target.Objects.Queues) + len(t.target.checkObjects())
 	t.node.objects += t.objects
 	t.isHeld = slices.ContainsFunc(t.node.Holds, func(h Hold) bool { return h.Owner == t.rollout.Ref })
 	t.sortTasks()
@@ -100,7 +100,7 @@ func (t inspector) setUnknownGroup() {
 
 // inspectTasks finds out whether the target has work, whether it failed for good, and what runs on its node.
 func (t inspector) inspectTasks() {
-	t.hasFailed, t.hasWork = t.target.Visit.Skipped || t.wentBackItself(), t.isUnreadable()
+	t.hasFailed, t.hasWork = t.target.Visit.Skipped || t.rollsBackItself(), t.isUnreadable()
 	for i := range t.target.Tasks {
 		task := &t.target.Tasks[i]
 		if task.State != StateDone {
@@ -171,7 +171,7 @@ func (t *targetState) isBusy() bool {
 		return false
 	case !t.target.Visit.Admitted:
 		return t.occupiesNode || t.isUnproven()
-	case !t.hasFailed, t.goesBack():
+	case !t.hasFailed, t.rollsBack():
 		return true
 	}
 	return t.isHeld || t.node.Sending || !t.node.Ready
@@ -187,12 +187,12 @@ func (t *targetState) isUnproven() bool {
 
 // isComplete reports whether everything is done and counts.
 func (t *targetState) isComplete() bool {
-	return !t.hasWork && !t.target.Visit.Admitted && !t.wentBackItself() && !t.isUnproven()
+	return !t.hasWork && !t.target.Visit.Admitted && !t.rollsBackItself() && !t.isUnproven()
 }
 
-// isLost reports whether the target failed for good, and still has work, is not proven or went back.
+// isLost reports whether the target failed for good, and still has work, is not proven or rolled back.
 func (t *targetState) isLost() bool {
-	return t.hasFailed && (t.hasWork || t.isProofLate || t.wentBackItself())
+	return t.hasFailed && (t.hasWork || t.isProofLate || t.rollsBackItself())
 }
 
 // keepsHold reports whether the node stays held after a final failure.

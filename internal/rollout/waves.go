@@ -191,7 +191,7 @@ func (g *groupState) findBehind(r *rolloutState) *groupState {
 }
 
 // checkWave stops candidates while an earlier group is not complete, and before a person approved the group. A deletion always goes on, and so do
-// the nodes of a rollout that go back.
+// the nodes of a rollout that roll back.
 func checkWave(t *targetState) *Why {
 	g, r := t.group, t.rollout
 	switch {

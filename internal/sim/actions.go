@@ -223,7 +223,7 @@ func (w actionWriter) sweepDrift(object string) bool {
 // endProof forgets since when a proof is waited for. Nothing needs its objects any more.
 func (w actionWriter) endProof() {
 	if p := w.target.Proof; p != nil {
-		w.target.Objects.Strays = append(w.target.Objects.Strays, p.Objects...)
+		w.target.Objects.Orphans = append(w.target.Objects.Orphans, p.Objects...)
 		proof := *p
 		proof.Objects = nil
 		w.target.Proof = &proof
@@ -240,7 +240,7 @@ func (w actionWriter) setProofStart(at time.Time) {
 	w.target.Proof = &proof
 }
 
-// rollBack records that the target goes back. Which tasks lead there is for the caller to say.
+// rollBack records that the target rolls back. Which tasks lead there is for the caller to say.
 func (w actionWriter) rollBack() {
 	t, why := w.target, w.action.Why
 	why.Reason = rollout.ReasonRolledBack
@@ -293,7 +293,7 @@ func (w actionWriter) wipe() {
 		}
 	}
 	t.Tasks, t.Wiped = nil, true
-	if len(t.Objects.Going)+len(t.Objects.Strays)+len(t.Objects.Ended) > 0 {
+	if len(t.Objects.Going)+len(t.Objects.Orphans)+len(t.Objects.Ended) > 0 {
 		return
 	}
 	r := w.FindRollout(w.action.Rollout)
@@ -322,13 +322,13 @@ func (w actionWriter) recordFailure(k *rollout.Task) {
 	}
 }
 
-// run records that a task runs, then creates its object. If the task is not needed any more the object becomes a stray:
+// run records that a task runs, then creates its object. If the task is not needed any more the object becomes an orphan:
 // the operator that planned it does not know that.
 func (w actionWriter) run() {
 	k := FindTask(w.target, w.action.Task)
 	name := w.newObjectName()
 	if k == nil {
-		w.target.Objects.Strays = append(w.target.Objects.Strays, name)
+		w.target.Objects.Orphans = append(w.target.Objects.Orphans, name)
 		return
 	}
 	k.Recorded = rollout.StateRunning
@@ -359,8 +359,8 @@ func (w actionWriter) newObjectName() string {
 // sweep deletes an object. With SlowDeletion, one that has not finished stays until RemoveObject.
 func (w actionWriter) sweep() {
 	t, object := w.target, w.action.Object
-	if i := slices.Index(t.Objects.Strays, object); i >= 0 {
-		t.Objects.Strays = slices.Delete(t.Objects.Strays, i, i+1)
+	if i := slices.Index(t.Objects.Orphans, object); i >= 0 {
+		t.Objects.Orphans = slices.Delete(t.Objects.Orphans, i, i+1)
 		if w.SlowDeletion {
 			t.Objects.Going = append(t.Objects.Going, object)
 		}

@@ -13,7 +13,7 @@ import (
 // longestWait is longer than every deadline, timeout, back-off and soak of these tests.
 const longestWait = 2 * time.Hour
 
-// farFuture is a time that somebody wrote to a node by hand.
+// farFuture is a time that a person wrote to a node by hand.
 var farFuture = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // restart makes the operator a new process: it has observed nothing, and its clock may be wrong.

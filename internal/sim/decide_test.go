@@ -196,7 +196,7 @@ func (s *faultTest) removeFaults() {
 		}
 	}
 	for _, w := range s.desired {
-		w.goesBack = false
+		w.rollsBack = false
 		if r := s.cluster.FindRollout(w.name); r != nil {
 			r.Rollback.Together = false
 		}

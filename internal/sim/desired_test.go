@@ -16,26 +16,26 @@ import (
 
 // desiredRollout is the desired state of a rollout. It is compiled like an object by a front end.
 type desiredRollout struct {
-	name      rollout.Ref
-	shares    bool // its targets are in the shared group
-	hasWaves  bool // some of its nodes come after the others
-	packages  map[string]desiredPackage
-	nodes     map[string]bool                        // by name
-	kept      map[string]map[string]installedPackage // by node UID, then package: what is installed
-	goals     map[string]map[string]goal             // by node UID, then package: the result of its tasks
-	forgets   bool                                   // finished tasks are not listed
-	goesBack  bool                                   // nodes go back when their work fails for good
-	before    map[string]map[string]desiredPackage   // by node UID: what was complete there last
-	rollbacks map[string]int                         // by node UID and packages
-	refuses   bool                                   // its packages refuse that
-	takesBack bool                                   // nodes that are complete go back with those that failed
-	previous  map[string]map[string]desiredPackage   // by node UID: what was complete there before
-	failed    map[string]string                      // by node UID: the packages that it went back from, as text
-	proof     *rollout.Proof                         // what is asked for of each node; nil for nothing
-	drift     hostDrift                              // what changed on hosts since the work was done
-	pulls     bool                                   // images are pulled before their turn
-	chains    int                                    // created so far
-	joins     bool                                   // its tasks may share objects
+	name              rollout.Ref
+	shares            bool // its targets are in the shared group
+	hasWaves          bool // some of its nodes come after the others
+	packages          map[string]desiredPackage
+	nodes             map[string]bool                        // by name
+	kept              map[string]map[string]installedPackage // by node UID, then package: what is installed
+	goals             map[string]map[string]goal             // by node UID, then package: the result of its tasks
+	forgets           bool                                   // finished tasks are not listed
+	rollsBack         bool                                   // nodes roll back when their work fails for good
+	before            map[string]map[string]desiredPackage   // by node UID: what was complete there last
+	rollbacks         map[string]int                         // by node UID and packages
+	refuses           bool                                   // its packages refuse that
+	rollsBackTogether bool                                   // nodes that are complete roll back with those that failed
+	previous          map[string]map[string]desiredPackage   // by node UID: what was complete there before
+	failed            map[string]string                      // by node UID: the packages that it rolled back from, as text
+	proof             *rollout.Proof                         // what is asked for of each node; nil for nothing
+	drift             hostDrift                              // what changed on hosts since the work was done
+	pulls             bool                                   // images are pulled before their turn
+	chains            int                                    // created so far
+	joins             bool                                   // its tasks may share objects
 }
 
 // desiredPackage is the desired state of a package.
@@ -99,12 +99,12 @@ func (s *faultTest) addRollout(i int) {
 		r.Drain.OnWaitTimeout = []rollout.DrainTimeout{rollout.DrainWait, rollout.DrainSkip, rollout.DrainForce}[s.random.Intn(3)]
 	}
 	w.forgets, w.joins = s.chance(50), kind == "Skyhook" && s.chance(50)
-	w.goesBack, w.before, w.failed = kind == "Skyhook" && s.chance(40), map[string]map[string]desiredPackage{}, map[string]string{}
+	w.rollsBack, w.before, w.failed = kind == "Skyhook" && s.chance(40), map[string]map[string]desiredPackage{}, map[string]string{}
 	w.rollbacks = map[string]int{}
-	w.refuses = w.goesBack && s.chance(15)
-	w.takesBack, w.previous = w.goesBack && s.chance(50), map[string]map[string]desiredPackage{}
-	r.Rollback.Together = w.takesBack
-	if w.goesBack && s.chance(60) {
+	w.refuses = w.rollsBack && s.chance(15)
+	w.rollsBackTogether, w.previous = w.rollsBack && s.chance(50), map[string]map[string]desiredPackage{}
+	r.Rollback.Together = w.rollsBackTogether
+	if w.rollsBack && s.chance(60) {
 		w.installEarlier(s.cluster.State.Nodes)
 	}
 	if s.chance(30) {
@@ -237,10 +237,10 @@ func (s *faultTest) compileAll() {
 	}
 }
 
-// compileRollback notes what is complete on a node, and says whether it may go back to that. Other packages begin anew.
+// compileRollback notes what is complete on a node, and says whether it may roll back to that. Other packages begin anew.
 func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) {
 	isIdle := !t.Visit.Admitted && t.Rollback.Cause == nil && len(t.Tasks) == 0 && w.findAnyGoal(r, t) == ""
-	if isIdle && !t.Leaving && !r.Deleting && !w.takeBack(r, t) && fmt.Sprint(w.before[t.UID]) != fmt.Sprint(w.packages) {
+	if isIdle && !t.Leaving && !r.Deleting && !w.rollBackWithOthers(r, t) && fmt.Sprint(w.before[t.UID]) != fmt.Sprint(w.packages) {
 		w.previous[t.UID], w.before[t.UID] = w.before[t.UID], maps.Clone(w.packages)
 	}
 	isFirst := !t.Visit.Admitted && t.Rollback.Cause == nil && w.before[t.UID] == nil && len(w.kept[t.UID]) == 0
@@ -256,9 +256,9 @@ func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) 
 	case w.failed[t.UID] != wanted || r.Deleting:
 		t.Rollback.Cause, t.Rollback.WithOthers = nil, false
 	}
-	t.Rollback.IfFailed = w.goesBack && t.Rollback.Cause == nil && t.Visit.Admitted && !t.Leaving && !r.Deleting &&
+	t.Rollback.IfFailed = w.rollsBack && t.Rollback.Cause == nil && t.Visit.Admitted && !t.Leaving && !r.Deleting &&
 		w.before[t.UID] != nil && fmt.Sprint(w.before[t.UID]) != wanted
-	t.Rollback.IfOthers = t.Rollback.IfFailed && w.takesBack
+	t.Rollback.IfOthers = t.Rollback.IfFailed && w.rollsBackTogether
 	t.Rollback.Refused = ""
 	if t.Rollback.IfFailed && w.refuses {
 		t.Rollback.Refused = "the node does not go back"
@@ -266,13 +266,13 @@ func (w *desiredRollout) compileRollback(r *rollout.Rollout, t *rollout.Target) 
 	t.Rollback.IfUnproven = t.Rollback.IfFailed && (t.Proof == nil || !t.Proof.Release)
 }
 
-// takeBack makes a complete node go back when the same packages failed on another one, if something else was there before.
-func (w *desiredRollout) takeBack(r *rollout.Rollout, t *rollout.Target) bool {
+// rollBackWithOthers makes a complete node roll back when the same packages failed on another one, if something else was there before.
+func (w *desiredRollout) rollBackWithOthers(r *rollout.Rollout, t *rollout.Target) bool {
 	hasFailed := func(o *rollout.Target) bool {
 		return o.Rollback.Cause != nil && !o.Rollback.WithOthers && !o.Leaving && w.failed[o.UID] == fmt.Sprint(w.packages)
 	}
 	isNew := w.previous[t.UID] != nil && fmt.Sprint(w.previous[t.UID]) != fmt.Sprint(w.packages)
-	if !w.takesBack || w.refuses || !w.goesBack || !isNew || len(w.kept[t.UID]) == 0 || !slices.ContainsFunc(r.Targets, hasFailed) {
+	if !w.rollsBackTogether || w.refuses || !w.rollsBack || !isNew || len(w.kept[t.UID]) == 0 || !slices.ContainsFunc(r.Targets, hasFailed) {
 		return false
 	}
 	w.before[t.UID] = w.previous[t.UID]
@@ -311,7 +311,7 @@ func (s *faultTest) compileProof(w *desiredRollout, r *rollout.Rollout, t *rollo
 		proof.Since, proof.Objects = t.Proof.Since, t.Proof.Objects
 	}
 	if isAsked := t.Visit.Admitted && !t.Leaving && !r.Deleting; !isAsked {
-		t.Objects.Strays, proof.Objects = append(t.Objects.Strays, proof.Objects...), nil
+		t.Objects.Orphans, proof.Objects = append(t.Objects.Orphans, proof.Objects...), nil
 	}
 	if s.unproven[t.Node] {
 		proof.Missing = &rollout.Why{Reason: rollout.ReasonProof, Text: "the validator found a fault"}
@@ -344,7 +344,7 @@ func (s *faultTest) damageRecord(r *rollout.Rollout, t *rollout.Target) {
 		case k.Object.Leaving:
 			t.Objects.Going = append(t.Objects.Going, k.Object.Name)
 		default:
-			t.Objects.Strays = append(t.Objects.Strays, k.Object.Name)
+			t.Objects.Orphans = append(t.Objects.Orphans, k.Object.Name)
 		}
 	}
 	t.Tasks = nil
@@ -371,11 +371,11 @@ func (s *faultTest) repairRecord(r *rollout.Rollout, t *rollout.Target) {
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
 		isObject := func(name string) bool { return name == k.Object.Name }
-		isThere := slices.ContainsFunc(t.Objects.Strays, isObject) || slices.ContainsFunc(t.Objects.Going, isObject)
+		isThere := slices.ContainsFunc(t.Objects.Orphans, isObject) || slices.ContainsFunc(t.Objects.Going, isObject)
 		if k.Object.Name != "" && k.State != rollout.StateSucceeded && !isThere {
 			sim.RemoveObject(k)
 		}
-		t.Objects.Strays, t.Objects.Going = slices.DeleteFunc(t.Objects.Strays, isObject), slices.DeleteFunc(t.Objects.Going, isObject)
+		t.Objects.Orphans, t.Objects.Going = slices.DeleteFunc(t.Objects.Orphans, isObject), slices.DeleteFunc(t.Objects.Going, isObject)
 	}
 }
 
@@ -393,7 +393,7 @@ func holdsNode(n *rollout.Node, owner rollout.Ref) bool {
 }
 
 func hasObjects(t *rollout.Target) bool {
-	return len(t.Objects.Strays)+len(t.Objects.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object.Name != "" })
+	return len(t.Objects.Orphans)+len(t.Objects.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object.Name != "" })
 }
 
 func (w *desiredRollout) compileTarget(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {
@@ -504,7 +504,7 @@ func (w *desiredRollout) compilePackage(r *rollout.Rollout, t *rollout.Target, n
 func releaseObjects(t *rollout.Target, chain []rollout.Task) {
 	for i := range chain {
 		if k := &chain[i]; !t.Visit.Admitted && k.State == rollout.StateDone && k.Object.Name != "" && !k.Object.Leaving {
-			t.Objects.Strays, k.Object.Name = append(t.Objects.Strays, k.Object.Name), ""
+			t.Objects.Orphans, k.Object.Name = append(t.Objects.Orphans, k.Object.Name), ""
 		}
 	}
 }

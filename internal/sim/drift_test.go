@@ -119,7 +119,7 @@ func (s *faultTest) injectDrift() {
 }
 
 // noteDrift asks for the repair of what a check found, as the front end does with the note: what is installed has to be configured or
-// applied again. On a node that went back nothing is repaired.
+// applied again. On a node that rolled back nothing is repaired.
 func (s *faultTest) noteDrift(a rollout.Action) {
 	at := slices.IndexFunc(s.desired, func(w *desiredRollout) bool { return w.name == a.Rollout })
 	t := s.cluster.FindTarget(a.Rollout, a.Node)
@@ -189,9 +189,9 @@ func (s *faultTest) compileDrift(w *desiredRollout, r *rollout.Rollout, t *rollo
 		drift = *t.Drift
 	}
 	if r.DriftLimit == 0 || t.Leaving || r.Deleting {
-		t.Objects.Strays = append(t.Objects.Strays, drift.Old...)
+		t.Objects.Orphans = append(t.Objects.Orphans, drift.Old...)
 		if drift.Object != "" {
-			t.Objects.Strays = append(t.Objects.Strays, drift.Object)
+			t.Objects.Orphans = append(t.Objects.Orphans, drift.Object)
 		}
 		t.Drift = nil
 		return

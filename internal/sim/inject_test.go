@@ -307,7 +307,7 @@ func (s *faultTest) resetNode(r *rollout.Rollout, t *rollout.Target) {
 	s.cluster.DropQueues(t)
 	for _, k := range t.Tasks {
 		if k.Object.Name != "" {
-			t.Objects.Strays = append(t.Objects.Strays, k.Object.Name)
+			t.Objects.Orphans = append(t.Objects.Orphans, k.Object.Name)
 		}
 	}
 	if _, isDamaged := s.damaged[r.UID+t.UID]; isDamaged {

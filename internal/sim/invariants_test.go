@@ -157,8 +157,8 @@ func isProofLate(v sim.View, t *rollout.Target) bool {
 	return !v.Now.Before(since.Add(p.Timeout))
 }
 
-// goesBack reports whether a target that failed goes back, or is about to.
-func goesBack(v sim.View, t *rollout.Target) bool {
+// rollsBack reports whether a target that failed rolls back, or is about to.
+func rollsBack(v sim.View, t *rollout.Target) bool {
 	if t.Rollback.Refused != "" {
 		return false
 	}
@@ -166,31 +166,31 @@ func goesBack(v sim.View, t *rollout.Target) bool {
 	return t.Rollback.Cause != nil || isAbout && !t.Visit.Skipped
 }
 
-// isStoppedByRollback reports whether a target must not begin, because another one goes or went back, or is about to.
+// isStoppedByRollback reports whether a target must not begin, because another one rolls or rolled back, or is about to.
 func isStoppedByRollback(v sim.View, t *rollout.Target, r *rollout.Rollout) bool {
 	if !r.Rollback.Together || r.Deleting || t.Rollback.Cause != nil {
 		return false
 	}
 	for _, o := range r.Targets {
 		n := findObservedNode(v, o.Node)
-		if n != nil && n.UID == o.UID && !o.Leaving && o.Node != t.Node && goesBack(v, o) {
+		if n != nil && n.UID == o.UID && !o.Leaving && o.Node != t.Node && rollsBack(v, o) {
 			return true
 		}
 	}
 	return false
 }
 
-// checkRollback: a node goes back when its work failed for good or its proof is late, if it may, when nothing runs there any more, and
+// checkRollback: a node rolls back when its work failed for good or its proof is late, if it may, when nothing runs there any more, and
 // once for each set of packages.
 func (s *faultTest) checkRollback(v sim.View, a rollout.Action, seen, t *rollout.Target) string {
 	isUnproven := seen.Rollback.IfUnproven && isProofLate(v, seen)
-	isTakenBack := seen.Rollback.IfOthers && isStoppedByRollback(v, seen, s.findObservedRollout(v, a.Rollout))
+	rollsBackWithOthers := seen.Rollback.IfOthers && isStoppedByRollback(v, seen, s.findObservedRollout(v, a.Rollout))
 	switch {
 	case seen.Rollback.Cause != nil:
 		return "it went back already"
 	case seen.Rollback.Refused != "":
 		return "its packages refuse that"
-	case !(seen.Rollback.IfFailed && hasFinallyFailed(seen)) && !isUnproven && !isTakenBack:
+	case !(seen.Rollback.IfFailed && hasFinallyFailed(seen)) && !isUnproven && !rollsBackWithOthers:
 		return "nothing failed for good, or it may not go back"
 	case slices.ContainsFunc(seen.Tasks, func(k rollout.Task) bool { return k.Object.Name != "" && k.State == rollout.StateRunning }):
 		return "something runs on the node"
@@ -227,7 +227,7 @@ func mayBeWorking(t *rollout.Target) bool {
 	isThere := func(k rollout.Task) bool {
 		return k.Object.Name != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing)
 	}
-	return len(t.Objects.Strays)+len(t.Objects.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, isThere)
+	return len(t.Objects.Orphans)+len(t.Objects.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, isThere)
 }
 
 // busyNodes returns the nodes that count against the limit of a group: by the current admissions, by what is on nodes that
@@ -249,7 +249,7 @@ func (s *faultTest) busyNodes(v sim.View, g *rollout.Group) map[string]bool {
 			if was != nil && was.Visit.Skipped && r.KeepHeld && !t.Visit.Admitted && !mayBeWorking(t) {
 				continue // it was given up, and its rollout was edited since
 			}
-			if was != nil && was.Visit.Admitted && !goesBack(v, was) && (hasFinallyFailed(was) || isProofLate(v, was)) {
+			if was != nil && was.Visit.Admitted && !rollsBack(v, was) && (hasFinallyFailed(was) || isProofLate(v, was)) {
 				if at := findObservedNode(v, t.Node); at != nil && at.Ready && !holdsNode(at, r.Ref) && !holdsNode(n, r.Ref) {
 					continue
 				}

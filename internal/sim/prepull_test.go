@@ -19,9 +19,9 @@ func (s *faultTest) compilePull(w *desiredRollout, r *rollout.Rollout, t *rollou
 		p = *t.Pull
 	}
 	if t.Leaving || r.Deleting {
-		t.Objects.Strays = append(t.Objects.Strays, p.Old...)
+		t.Objects.Orphans = append(t.Objects.Orphans, p.Old...)
 		if p.Object != "" {
-			t.Objects.Strays = append(t.Objects.Strays, p.Object)
+			t.Objects.Orphans = append(t.Objects.Orphans, p.Object)
 		}
 		t.Pull = nil
 		return

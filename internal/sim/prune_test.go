@@ -258,7 +258,7 @@ func addFaults(r *rand.Rand, s rollout.Snapshot) rollout.Snapshot {
 					}
 				}
 			default:
-				t.Objects.Strays = []string{"stray"}
+				t.Objects.Orphans = []string{"orphan"}
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func Clone(s rollout.Snapshot) rollout.Snapshot {
 func cloneLists(targets []*rollout.Target) {
 	for _, t := range targets {
 		t.Tasks, t.Drain.Pods = slices.Clone(t.Tasks), slices.Clone(t.Drain.Pods)
-		t.Objects.Strays, t.Objects.Going, t.Objects.Ended, t.Objects.Queues = slices.Clone(t.Objects.Strays), slices.Clone(t.Objects.Going), slices.Clone(t.Objects.Ended), slices.Clone(t.Objects.Queues)
+		t.Objects.Orphans, t.Objects.Going, t.Objects.Ended, t.Objects.Queues = slices.Clone(t.Objects.Orphans), slices.Clone(t.Objects.Going), slices.Clone(t.Objects.Ended), slices.Clone(t.Objects.Queues)
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *faultTest) approve() (hasChanged bool) {
 }
 
 // checkWave: a target is admitted when every target of the groups before its own is complete, as far as the operator has read, and a
-// person approved what its rollout begins. What goes back because another node did does not wait for that node.
+// person approved what its rollout begins. What rolls back because another node did does not wait for that node.
 func checkWave(v sim.View, g *rollout.Group, r *rollout.Rollout, t *rollout.Target) string {
 	if r.Deleting || r.Rollback.Together && t.Rollback.Cause != nil {
 		return ""

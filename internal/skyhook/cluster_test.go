@@ -385,7 +385,7 @@ func (w *testCluster) advance(c *Compiled, s *v1alpha1.Skyhook, t *rollout.Targe
 		w.applyAction(c, a)
 		return true
 	}
-	for _, stray := range t.Objects.Strays {
+	for _, stray := range t.Objects.Orphans {
 		return act(rollout.Action{Verb: rollout.VerbSweep, Object: stray})
 	}
 	for _, q := range t.Objects.Queues {

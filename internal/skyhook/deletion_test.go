@@ -70,12 +70,12 @@ func TestDamagedStateKeepsAdmission(t *testing.T) {
 	n.Annotations[v1alpha1.PrefixNodeState+"demo"] = "damaged"
 	l.bumpVersion(n)
 	got := l.compile(l.s).Rollout.Targets[0]
-	if !got.Visit.Admitted || got.Blocked == nil || got.Blocked.Reason != rollout.ReasonStateUnreadable || len(got.Objects.Strays) != 1 {
+	if !got.Visit.Admitted || got.Blocked == nil || got.Blocked.Reason != rollout.ReasonStateUnreadable || len(got.Objects.Orphans) != 1 {
 		t.Errorf("the target is %+v", got)
 	}
 	n.Annotations[v1alpha1.PrefixRecord+"demo"] = "damaged"
 	l.bumpVersion(n)
-	if got := l.compile(l.s).Rollout.Targets[0]; got.Visit.Admitted || len(got.Objects.Strays) != 1 || got.Drain.HeldAt.IsZero() {
+	if got := l.compile(l.s).Rollout.Targets[0]; got.Visit.Admitted || len(got.Objects.Orphans) != 1 || got.Drain.HeldAt.IsZero() {
 		t.Errorf("with an unreadable record the target is %+v", got)
 	}
 }

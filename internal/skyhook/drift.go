@@ -59,7 +59,7 @@ func (tc targetCompiler) compileDrift(t *target, out *rollout.Target) {
 	if tc.in.Skyhook.Spec.Drift == nil || !t.selected || !tc.hasPackageToCheck(&t.rec) {
 		for _, pod := range pods {
 			if !pod.leaving {
-				out.Objects.Strays = append(out.Objects.Strays, pod.name)
+				out.Objects.Orphans = append(out.Objects.Orphans, pod.name)
 			}
 		}
 		return

@@ -201,8 +201,8 @@ func TestDriftObjects(t *testing.T) {
 	// What a pod says of a Skyhook that checks nothing is a stray.
 	s.Spec.Drift = nil
 	c := w.compile(s)
-	if got := c.Rollout.Targets[0]; got.Drift != nil || !slices.Contains(got.Objects.Strays, pod.Name) {
-		t.Errorf("without drift: %+v, strays %v", got.Drift, got.Objects.Strays)
+	if got := c.Rollout.Targets[0]; got.Drift != nil || !slices.Contains(got.Objects.Orphans, pod.Name) {
+		t.Errorf("without drift: %+v, strays %v", got.Drift, got.Objects.Orphans)
 	}
 	if _, isThere := w.node("n1").Annotations[v1alpha1.PrefixDrift+"demo"]; isThere {
 		t.Error("without drift the annotation stays")

@@ -45,7 +45,7 @@ func formatRollout(c *Compiled) string {
 		for _, q := range t.Objects.Queues {
 			fmt.Fprintf(&b, "  goes on %s%s%s\n", q.Object, map[bool]string{true: ", unwanted"}[q.Unwanted], map[bool]string{true: ", recalled"}[q.Recalled])
 		}
-		for _, s := range t.Objects.Strays {
+		for _, s := range t.Objects.Orphans {
 			fmt.Fprintf(&b, "  stray %s\n", s)
 		}
 	}

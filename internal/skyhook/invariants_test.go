@@ -88,7 +88,7 @@ func (l *randomRun) runsPod(nodeName string) bool {
 func (l *randomRun) isAtRest() bool {
 	c := l.compile(l.s)
 	for _, t := range c.Rollout.Targets {
-		if len(t.Tasks) > 0 && t.Blocked == nil || t.Visit.Admitted || len(t.Objects.Strays) > 0 {
+		if len(t.Tasks) > 0 && t.Blocked == nil || t.Visit.Admitted || len(t.Objects.Orphans) > 0 {
 			return false
 		}
 	}

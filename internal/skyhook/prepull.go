@@ -108,7 +108,7 @@ func (tc targetCompiler) compilePull(t *target, out *rollout.Target) {
 	if !t.selected {
 		for _, pod := range pods {
 			if !pod.leaving {
-				out.Objects.Strays = append(out.Objects.Strays, pod.name)
+				out.Objects.Orphans = append(out.Objects.Orphans, pod.name)
 			}
 		}
 		return

@@ -286,7 +286,7 @@ func (l *randomRun) checkNewPods(made []*corev1.Pod) {
 	}
 	for _, t := range l.compile(l.s).Rollout.Targets {
 		for _, p := range made {
-			if p.Spec.NodeName == t.Node && slices.Contains(t.Objects.Strays, p.Name) {
+			if p.Spec.NodeName == t.Node && slices.Contains(t.Objects.Orphans, p.Name) {
 				l.t.Fatalf("pod %s was made and is not wanted\n%s\n%s", p.Name, formatRollout(l.compile(l.s)), strings.Join(l.logOf(t.Node), "\n"))
 			}
 		}

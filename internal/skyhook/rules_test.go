@@ -286,7 +286,7 @@ func TestServerDefaults(t *testing.T) {
 	}
 	w.pods[0].Spec.InitContainers = append(w.pods[0].Spec.InitContainers, corev1.Container{Name: "injected"})
 	c := w.compile(s)
-	if got := c.Rollout.Targets[0]; len(got.Objects.Strays) > 0 || got.Tasks[0].Object.Stale {
+	if got := c.Rollout.Targets[0]; len(got.Objects.Orphans) > 0 || got.Tasks[0].Object.Stale {
 		t.Errorf("the pod is given up: %+v", got)
 	}
 }
@@ -333,7 +333,7 @@ func TestEqualQuantities(t *testing.T) {
 	if after := c.defs["tuning"].Hash; after != before {
 		t.Errorf("the definition %s became %s", before, after)
 	}
-	if task := c.Rollout.Targets[0].Tasks[0]; task.Object.Stale || len(c.Rollout.Targets[0].Objects.Strays) > 0 {
+	if task := c.Rollout.Targets[0].Tasks[0]; task.Object.Stale || len(c.Rollout.Targets[0].Objects.Orphans) > 0 {
 		t.Errorf("the pod is replaced: %s", formatRollout(c))
 	}
 	if got := fmt.Sprint(c.defs["tuning"].Package.Resources.CPULimit.String(), " ", c.defs["tuning"].Package.Resources.MemoryRequest.String()); got != "4 512Mi" {

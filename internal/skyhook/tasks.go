@@ -79,7 +79,7 @@ func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podIn
 		case !used[pod] && !pod.leaving && out.Visit.Admitted && pod.isBetween():
 			// it ends before its next stage, and is deleted then
 		case !used[pod] && !pod.leaving && !tc.isCheckPod(t, pod):
-			out.Objects.Strays = append(out.Objects.Strays, pod.name)
+			out.Objects.Orphans = append(out.Objects.Orphans, pod.name)
 		}
 		if goneBy := pod.deleted.Add(deletionGrace); pod.leaving && goneBy.After(out.Objects.GoneBy) {
 			out.Objects.GoneBy = goneBy

@@ -15,12 +15,12 @@ import (
 // Cordon is the part of a node that holds depend on: whether it is unschedulable, and the holds on it.
 type Cordon struct {
 	Unschedulable bool
-	Kept          bool // the node stays cordoned after the last hold, until somebody makes it schedulable
+	Kept          bool // the node stays cordoned after the last hold, until a person makes it schedulable
 	Holds         []rollout.Hold
 }
 
 // Place adds a hold of owner and makes the node unschedulable. The hold remembers whether an administrator had cordoned the
-// node before the first of our holds: a later hold inherits that from the existing holds. When somebody made the
+// node before the first of our holds: a later hold inherits that from the existing holds. When a person made the
 // node schedulable although it is held, no cordon is older than our holds any more.
 func (c Cordon) Place(owner rollout.Ref, now time.Time) Cordon {
 	out := Cordon{Unschedulable: true, Kept: c.Kept && c.Unschedulable, Holds: slices.Clone(c.Holds)}

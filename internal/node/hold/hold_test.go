@@ -16,7 +16,7 @@ var (
 	b   = rollout.Ref{Kind: "NodeOp", Namespace: "default", Name: "b"}
 )
 
-func TestCordonOfSomebodyElseSurvivesEveryHold(t *testing.T) {
+func TestCordonOfAnotherClientSurvivesEveryHold(t *testing.T) {
 	foreign := Cordon{Unschedulable: true}
 	both := foreign.Place(a, now).Place(b, now)
 	for _, order := range [][]rollout.Ref{{a, b}, {b, a}} {
@@ -74,7 +74,7 @@ func TestReleaseOfNobodyChangesNothing(t *testing.T) {
 	}
 }
 
-func TestKeptCordonSurvivesHoldsUntilSomebodyEndsIt(t *testing.T) {
+func TestKeptCordonSurvivesHoldsUntilAPersonEndsIt(t *testing.T) {
 	kept := Cordon{Unschedulable: true, Kept: true}
 	if c := kept.Place(a, now).Release(a); !c.Unschedulable || !c.Kept {
 		t.Errorf("a hold ended the cordon: %+v", c)
@@ -85,7 +85,7 @@ func TestKeptCordonSurvivesHoldsUntilSomebodyEndsIt(t *testing.T) {
 		t.Errorf("the hold that was placed before ended the cordon: %+v", c)
 	}
 	ended := kept.Place(a, now)
-	ended.Unschedulable = false // somebody makes the node schedulable while a holds it
+	ended.Unschedulable = false // a person makes the node schedulable while a holds it
 	if c := ended.Place(a, now).Release(a); c.Unschedulable || c.Kept {
 		t.Errorf("the node stays cordoned although somebody made it schedulable: %+v", c)
 	}
