@@ -19,12 +19,11 @@ func newMigrateCommand(f *factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Move from another operator to this one",
-		Long: "Move from another operator to this one: from NodeWright v0.18 to v0.20, which has objects and keys of its own; from kured;\n" +
-			"and from system-upgrade-controller. NVIDIA Skyhook and older releases of NodeWright need no migration: an upgrade takes\n" +
-			"them over in place.",
+		Long: "Move from another operator to this one: from NodeWright v0.18 to v0.20, which has objects and keys of its own, and from\n" +
+			"kured. NVIDIA Skyhook and older releases of NodeWright need no migration: an upgrade takes them over in place.",
 		RunE: runGroup,
 	}
-	cmd.AddCommand(newMigrateNodeWrightCommand(f), newMigrateKuredCommand(f), newMigratePlansCommand(f))
+	cmd.AddCommand(newMigrateNodeWrightCommand(f), newMigrateKuredCommand(f))
 	return cmd
 }
 
@@ -54,7 +53,6 @@ func (f *factory) newMigrationClient() (client.Client, error) {
 		side.PolicyGVK().GroupVersion().WithResource("deploymentpolicy"), meta.RESTScopeRoot)
 	kinds.Add(admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"), meta.RESTScopeRoot)
 	kinds.Add(admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
-	kinds.Add(migrate.PlanGVK, meta.RESTScopeNamespace)
 	kinds.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace)
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {

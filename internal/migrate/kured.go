@@ -180,14 +180,14 @@ func toRequirements(terms []corev1.NodeSelectorTerm) ([]metav1.LabelSelectorRequ
 func (c *kuredConverter) convertPace() {
 	concurrency := max(c.number("concurrency"), 1)
 	c.spec.Concurrency = concurrency
-	policy := c.ensurePolicy(int(concurrency))
+	c.setPolicy(int(concurrency))
 	if ttl := c.duration("lock-ttl"); ttl > 0 {
 		seconds, all := int32(min(wholeSeconds(ttl), math.MaxInt32)), 100
 		c.spec.RebootTimeoutSeconds = &seconds
-		policy.Spec.Default.Budget = v1alpha1.Budget{Percent: &all}
+		c.Policy.Spec.Default.Budget = v1alpha1.Budget{Percent: &all}
 	}
 	if delay := c.duration("lock-release-delay"); delay > 0 {
-		policy.Spec.Soak = &metav1.Duration{Duration: min(delay, maxSoak)}
+		c.Policy.Spec.Soak = &metav1.Duration{Duration: min(delay, maxSoak)}
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 // maxSoak is the longest soak time of a policy.
 const maxSoak = 168 * time.Hour
 
-// Manifests do the same as one DaemonSet of kured or one Plan.
+// Manifests do the same as one DaemonSet of kured.
 type Manifests struct {
-	Original string                     `json:"original"`         // kind, namespace and name
-	Policy   *v1alpha1.DeploymentPolicy `json:"policy,omitempty"` // nil when none is needed
+	Original string                     `json:"original"` // kind, namespace and name
+	Policy   *v1alpha1.DeploymentPolicy `json:"policy,omitempty"`
 	NodeOp   *nodeopv1.NodeOp           `json:"nodeOp"`
 	Gaps     []Gap                      `json:"gaps"`
 }
@@ -31,21 +31,18 @@ func (m *Manifests) addGap(field, format string, args ...any) {
 	m.Gaps = append(m.Gaps, Gap{Object: m.Original, Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
-// ensurePolicy returns the policy of the NodeOp, with a budget of so many nodes, and names it in the NodeOp.
-func (m *Manifests) ensurePolicy(budget int) *v1alpha1.DeploymentPolicy {
-	if m.Policy == nil {
-		name := m.NodeOp.Namespace + "-" + m.NodeOp.Name
-		m.Policy = &v1alpha1.DeploymentPolicy{
-			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "DeploymentPolicy"},
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: v1alpha1.DeploymentPolicySpec{Default: v1alpha1.PolicyDefault{
-				Budget:   v1alpha1.Budget{Count: &budget},
-				Strategy: v1alpha1.Strategy{Fixed: &v1alpha1.FixedStrategy{BatchStrategy: v1alpha1.BatchStrategy{InitialBatch: &budget}}},
-			}},
-		}
-		m.NodeOp.Spec.DeploymentPolicy = name
+// setPolicy gives the NodeOp a policy with a budget of so many nodes.
+func (m *Manifests) setPolicy(budget int) {
+	name := m.NodeOp.Namespace + "-" + m.NodeOp.Name
+	m.Policy = &v1alpha1.DeploymentPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "DeploymentPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.DeploymentPolicySpec{Default: v1alpha1.PolicyDefault{
+			Budget:   v1alpha1.Budget{Count: &budget},
+			Strategy: v1alpha1.Strategy{Fixed: &v1alpha1.FixedStrategy{BatchStrategy: v1alpha1.BatchStrategy{InitialBatch: &budget}}},
+		}},
 	}
-	return m.Policy
+	m.NodeOp.Spec.DeploymentPolicy = name
 }
 
 // Text is the manifests as YAML, after comments with what has no counterpart.
@@ -58,11 +55,7 @@ func (m *Manifests) Text() (string, error) {
 	for _, g := range m.Gaps {
 		fmt.Fprintf(&b, "# - %s: %s\n", g.Field, strings.ReplaceAll(g.Text, "\n", " "))
 	}
-	objects := []any{m.NodeOp}
-	if m.Policy != nil {
-		objects = []any{m.Policy, m.NodeOp}
-	}
-	for i, o := range objects {
+	for i, o := range []any{m.Policy, m.NodeOp} {
 		if i > 0 {
 			b.WriteString("---\n")
 		}

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package migrate computes what a move from another operator to this one changes: NodeWright objects and their keys on
-// nodes, in both directions, and manifests that do the same as kured or a Plan of system-upgrade-controller. It reads and
-// writes nothing itself.
+// nodes, in both directions, and manifests that do the same as kured. It reads and writes nothing itself.
 package migrate
 
 import (

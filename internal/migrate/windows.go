@@ -12,7 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// timeWindow is a window as kured and Plans have it: days, and a time of day from start to end, both included.
+// timeWindow is a window as kured has it: days, and a time of day from start to end, both included.
 type timeWindow struct {
 	days             []string
 	start, end, zone string
