@@ -120,7 +120,7 @@ func (f *inFlight) await(ref rollout.Ref) (found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w := range f.works() {
-		if _, ok := w.rollouts[ref]; ok && !w.onlyChecks {
+		if _, ok := w.rollouts[ref]; ok && w.kind != workChecks {
 			w.observed, found = true, true
 		}
 	}
@@ -153,7 +153,7 @@ func (f *inFlight) addDeletions(w *nodeWork) {
 func (f *inFlight) complete(w *nodeWork, plannedFrom *Objects) (needsPass bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if w.onlyDeletes {
+	if w.kind == workDeletions {
 		delete(f.deletions, w)
 	} else {
 		delete(f.nodes, w.node)
@@ -289,7 +289,7 @@ func (f *inFlight) delay(key failureKey, err error, now time.Time) error {
 func (f *inFlight) forgetErrors(w *nodeWork) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !w.onlyDeletes { // what failed meanwhile on its node is not its own
+	if w.kind != workDeletions { // what failed meanwhile on its node is not its own
 		f.forgetError(failureKey{node: w.node})
 	}
 	for name := range w.rollouts {

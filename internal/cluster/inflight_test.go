@@ -413,7 +413,10 @@ func TestAwait(t *testing.T) {
 		"nothing is done":       {nil, true},
 	} {
 		f := newInFlight(1)
-		w := &nodeWork{node: "n1", actions: c.actions, rollouts: map[rollout.Ref]int{demo: 0}, onlyChecks: startsOrEndsChecks(c.actions)}
+		w := &nodeWork{node: "n1", actions: c.actions, rollouts: map[rollout.Ref]int{demo: 0}}
+		if startsOrEndsChecks(c.actions) {
+			w.kind = workChecks
+		}
 		f.add([]*nodeWork{w})
 		if f.await(skyhook.Ref("other")) {
 			t.Errorf("%s: another rollout awaits it", name)

@@ -155,7 +155,7 @@ func (p *pass) writeAndSend(ctx context.Context, plan rollout.Plan, ledgers []le
 			sent = append(sent, w)
 		}
 	}
-	p.startSending(ctx, sent, true)
+	p.startSending(ctx, sent)
 }
 
 // splitByPending separates the work that waits for ledgers: on nodes that need one, and what reports on the rollouts that do.

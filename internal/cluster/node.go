@@ -45,8 +45,10 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 	if work.after, work.conditions, err = w.writeNode(ctx, n, edit, after, work); err != nil {
 		return err
 	}
-	work.changed = edit.TouchesNode() && !work.onlyChecks
-	work.done = append(work.done, work.adoptedActions...)
+	work.changed = edit.TouchesNode() && work.kind != workChecks
+	for _, e := range work.adopted {
+		work.done = append(work.done, e.Done...)
+	}
 	for _, a := range work.actions {
 		switch {
 		case work.failed[a.Rollout]:
@@ -105,16 +107,15 @@ func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
 	return true
 }
 
-// finish writes the conditions of the node, or deletes objects whose outcome is recorded by now.
+// finish writes the conditions of the node, and deletes objects whose outcome is recorded by now, if that is no work of its own.
 func (w nodeWriter) finish(ctx context.Context, work *nodeWork) error {
-	if work.after == nil {
+	var err error
+	if work.after != nil && work.conditions.TouchesStatus() {
+		_, err = w.try(request{node: work.node, object: "status"}, func() error { return w.writeConditions(ctx, work) })
+	}
+	if err == nil && work.deletesItself() {
 		w.deleteObjects(ctx, work)
-		return nil
 	}
-	if !work.conditions.TouchesStatus() {
-		return nil
-	}
-	_, err := w.try(request{node: work.node, object: "status"}, func() error { return w.writeConditions(ctx, work) })
 	return err
 }
 
@@ -128,7 +129,7 @@ func (w nodeWriter) deleteObjects(ctx context.Context, work *nodeWork) {
 		if err != nil {
 			w.failRollout(ctx, work, a, err)
 		}
-		work.changed = work.changed || isDeleted && !work.onlyChecks && !work.onlyDeletes
+		work.changed = work.changed || isDeleted && work.kind != workChecks && work.kind != workDeletions
 		if isAccepted {
 			work.done = append(work.done, a)
 		}
@@ -186,7 +187,7 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 			edit, n = edit.Plus(e), n.With(e)
 		}
 	}
-	add(work.adopted)
+	add(work.adoptedEdit())
 	for _, a := range work.withoutFailed(work.actions) {
 		e, err := w.editOf(a, n)
 		if err != nil {
@@ -247,7 +248,7 @@ func (w nodeWriter) writeNode(ctx context.Context, was *node.Node, edit node.Edi
 
 // mayHaveConditions reports whether metadata and conditions are one patch, of the status.
 func (w nodeWriter) mayHaveConditions(edit node.Edit, work *nodeWork) bool {
-	if !edit.TouchesStatus() || edit.TouchesSpec() || work.isAdmission() {
+	if !edit.TouchesStatus() || edit.TouchesSpec() || work.kind == workAdmission {
 		return false
 	}
 	_, waits := w.refused.isWaiting(request{node: work.node, object: "status"}, w.now)

@@ -123,7 +123,7 @@ func TestWorkThatChangesNothing(t *testing.T) {
 		work := &nodeWork{node: "n1", actions: []rollout.Action{a}}
 		p.inFlight.add([]*nodeWork{work})
 		before()
-		p.startSending(context.Background(), []*nodeWork{work}, false)
+		p.startSending(context.Background(), []*nodeWork{work})
 		s.cluster.WaitForInFlight()
 		return requests
 	}

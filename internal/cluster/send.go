@@ -4,9 +4,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,32 +24,28 @@ type sending struct {
 	pass  *pass
 	ctx   context.Context // it ends with the time that the plan has
 	ended func()
+	due   int // see sendQueue
 }
-
-// lastShare is how many parts are sent for one that goes last, while others wait.
-const lastShare = 8
 
 // minTimeLeft is the share of ApplyTimeout that must remain when a request starts.
 const minTimeLeft = 0.25
 
-// sendQueue is what is still to be sent, of all plans. The work on a node has two parts. The first parts of a plan go before its second
-// parts: users wait for what begins. They go before the second parts of earlier plans, too, as long as few of these wait: a node is in
-// flight until both are sent. Deletions of objects that ended count as second parts, but their node is free by then. What waited for a
-// ledger takes turns with the rest, so that many admissions do not delay the next stages of nodes. What only gives nodes annotations and
-// conditions goes last, both parts in a row and few nodes at a time: nobody waits for it, and with a new rollout every node of a fleet gets
-// some. One of lastShare parts is such a one even if others wait.
+// plansBefore is how many later plans go before a kind of work. Users wait for what nodes do next.
+var plansBefore = map[workKind]int{workStages: 0, workAdmission: 2, workChecks: 4, workStatus: 8}
+
+// sendQueue is a priority queue of what is still to be sent, of all plans. A part is due with its plan, or so many plans later as plansBefore
+// says for its kind; the second part of a work, and the deletions after it, one plan later than the part before. What is due first is sent
+// first, of equal parts the one that was added first. So the next stages of nodes go before admissions, and nothing waits for ever.
+// Status has a quarter of the workers: nobody waits for it, and with a new rollout every node of a fleet gets some.
 type sendQueue struct {
 	most int // parts that are sent at the same time
 
-	mu            sync.Mutex
-	hasRoom       *sync.Cond
-	first, second []*sending
-	admitting     []*sending // first parts that waited for a ledger
-	isTurn        bool       // of one of these
-	last          []*sending
-	workers       int
-	lastWorkers   int // of these, how many send what goes last
-	taken         int // parts so far
+	mu      sync.Mutex
+	hasRoom *sync.Cond
+	waiting []*sending // by due
+	plans   int        // so far
+	workers int
+	status  int // of these, how many send what is only status
 }
 
 func newSendQueue(most int) *sendQueue {
@@ -56,19 +54,14 @@ func newSendQueue(most int) *sendQueue {
 	return q
 }
 
-// add adds first parts and sends them.
-func (q *sendQueue) add(senders *sync.WaitGroup, all []*sending, isAdmitting bool) {
+// add adds the first parts of one plan and sends them.
+func (q *sendQueue) add(senders *sync.WaitGroup, all []*sending) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.plans++
 	for _, s := range all {
-		to := &q.first
-		switch {
-		case s.goesLast:
-			to = &q.last
-		case isAdmitting:
-			to = &q.admitting
-		}
-		*to = append(*to, s)
+		s.due = q.plans + plansBefore[s.kind]
+		q.insert(s)
 	}
 	for range min(len(all), q.most-q.workers) {
 		q.workers++
@@ -76,21 +69,37 @@ func (q *sendQueue) add(senders *sync.WaitGroup, all []*sending, isAdmitting boo
 	}
 }
 
-// awaitRoom waits until no more parts wait than are sent at the same time, without those for which nobody waits. What is planned next is
-// not planned from objects that are out of date then, and those of few plans are kept.
+// insert adds a part behind those that are due at the same time. The caller holds the lock.
+func (q *sendQueue) insert(s *sending) {
+	at, _ := slices.BinarySearchFunc(q.waiting, s.due+1, func(other *sending, due int) int { return cmp.Compare(other.due, due) })
+	q.waiting = slices.Insert(q.waiting, at, s)
+}
+
+// awaitRoom waits until no more parts wait than are sent at the same time, without admissions and status. What is planned next is not
+// planned from objects that are out of date then, and those of few plans are kept.
 func (q *sendQueue) awaitRoom() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.first)+len(q.second) > q.most {
+	for len(q.waiting)-q.count(workAdmission)-q.count(workStatus) > q.most {
 		q.hasRoom.Wait()
 	}
+}
+
+// count counts the parts of one kind that wait. The caller holds the lock.
+func (q *sendQueue) count(kind workKind) (n int) {
+	for _, s := range q.waiting {
+		if s.kind == kind {
+			n++
+		}
+	}
+	return n
 }
 
 // work sends one part after the other until the queue is empty.
 func (q *sendQueue) work() {
 	for s := q.take(); s != nil; s = q.take() {
 		hasMore := s.pass.sendPart(s)
-		if hasMore && s.goesLast {
+		if hasMore && s.kind == workStatus {
 			hasMore = s.pass.sendPart(s)
 		}
 		q.end(s, hasMore)
@@ -101,47 +110,37 @@ func (q *sendQueue) work() {
 func (q *sendQueue) end(s *sending, hasMore bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s.goesLast {
-		q.lastWorkers--
+	if s.kind == workStatus {
+		q.status--
 	}
 	if hasMore {
-		q.second = append(q.second, s)
+		s.due++
+		q.insert(s)
 	}
 }
 
-// roomForLast returns to how many more nodes may be sent what goes last, if to most at a time.
-func (q *sendQueue) roomForLast(most int) int {
+// roomForStatus returns to how many more nodes may be sent what is only status, if to most at a time.
+func (q *sendQueue) roomForStatus(most int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(most-len(q.last)-q.lastWorkers, 0)
+	return max(most-q.count(workStatus)-q.status, 0)
 }
 
 // take returns what is sent next; nil when there is nothing, and the worker ends.
 func (q *sendQueue) take() *sending {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	from := &q.first
-	if q.isTurn = !q.isTurn && len(q.admitting) > 0; q.isTurn || len(q.first) == 0 {
-		from = &q.admitting
-	}
-	if len(*from) == 0 || len(q.second) > q.most && (*from)[0].pass.objects != q.second[0].pass.objects {
-		from = &q.second
-	}
-	isTurnOfLast := len(*from) == 0 || q.taken%lastShare == lastShare-1
-	if isTurnOfLast && len(q.last) > 0 && q.lastWorkers < (q.most+3)/4 {
-		from = &q.last
-	}
-	if len(*from) == 0 {
+	hasStatusWorker := q.status < (q.most+3)/4
+	next := slices.IndexFunc(q.waiting, func(s *sending) bool { return s.kind != workStatus || hasStatusWorker })
+	if next < 0 {
 		q.workers--
 		return nil
 	}
-	q.taken++
-	s := (*from)[0]
-	if s.goesLast {
-		q.lastWorkers++
+	s := q.waiting[next]
+	q.waiting = slices.Delete(q.waiting, next, next+1)
+	if s.kind == workStatus {
+		q.status++
 	}
-	(*from)[0] = nil
-	*from = (*from)[1:]
 	q.hasRoom.Signal()
 	return s
 }
@@ -150,14 +149,14 @@ func (q *sendQueue) take() *sending {
 // a slow request delays its own node only; without Options.OnComplete it returns when all have completed.
 func (p *pass) send(ctx context.Context, all []*nodeWork) {
 	p.inFlight.add(all)
-	p.startSending(ctx, all, false)
+	p.startSending(ctx, all)
 	if p.options.OnComplete != nil {
 		p.inFlight.queue.awaitRoom()
 	}
 }
 
 // startSending sends the work of nodes that are in flight.
-func (p *pass) startSending(ctx context.Context, all []*nodeWork, isAdmitting bool) {
+func (p *pass) startSending(ctx context.Context, all []*nodeWork) {
 	if len(all) == 0 {
 		return
 	}
@@ -174,7 +173,7 @@ func (p *pass) startSending(ctx context.Context, all []*nodeWork, isAdmitting bo
 			}
 		}}
 	}
-	p.inFlight.queue.add(&p.inFlight.senders, parts, isAdmitting)
+	p.inFlight.queue.add(&p.inFlight.senders, parts)
 	if p.options.OnComplete == nil {
 		<-ended
 	}
@@ -229,7 +228,7 @@ func (p *pass) attempt(ctx context.Context, w *nodeWork, part func(context.Conte
 	err := part(ctx, w)
 	if err == nil {
 		p.inFlight.forgetErrors(w)
-		if !w.onlyDeletes {
+		if w.kind != workDeletions {
 			p.refused.remove(request{node: w.node})
 		}
 		return true

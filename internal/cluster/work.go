@@ -24,16 +24,26 @@ const (
 // MaxUnrecorded is how long a node may not record with which stage a compact pod has gone on, or what succeeded beside another pod.
 const MaxUnrecorded = 5 * time.Second
 
+// workKind says what a work on a node is for: how soon it is sent (plansBefore), and who waits for its end.
+type workKind int
+
+// The kinds of work.
+const (
+	workStages    workKind = iota // what comes next on a node, and what is recorded and said about it
+	workAdmission                 // a target is admitted: a request to change the node itself, which a policy about nodes may refuse
+	workChecks                    // checks for drift start or end, and nothing else happens: nobody waits for that
+	workStatus                    // annotations and conditions only: nobody waits for them
+	workDeletions                 // objects that ended are deleted, on a node that is free: the pass that their watches request is soon enough
+)
+
 // nodeWork is all that one plan does on one node.
 type nodeWork struct {
+	kind     workKind
 	node     string
 	actions  []rollout.Action
 	rollouts map[rollout.Ref]int // with the number past the order of an admission; not changed while it is sent
 	updates  []annotationUpdate
-	adopted  node.Edit // records for a node that a predecessor finished, and what was found out about the node
-
-	adoptedActions []rollout.Action // what these record beside
-	hasOtherEdits  bool             // some of adopted are not of stages with which a compact pod has gone on
+	adopted  []node.NamedEdit // records for a node that a predecessor finished, and what was found out about the node
 
 	begun      bool             // the first part is done
 	after      *node.Node       // the node then
@@ -42,12 +52,8 @@ type nodeWork struct {
 	done       []rollout.Action
 	failed     map[rollout.Ref]bool // rollouts whose work on the node failed
 	changed    bool                 // something was changed that is to be observed at once
-	onlyChecks bool                 // checks for drift start or end, and nothing else happens
-	// it deletes objects that ended, on a node that is free: the pass that their watches request is soon enough
-	onlyDeletes bool
-	goesLast    bool // nobody waits for it: the node only gets annotations and conditions
-	observed    bool // a pass left the node alone because of this work; see inFlight.view
-	late        bool // the outcome of its pass was taken before it completed
+	observed   bool                 // a pass left the node alone because of this work; see inFlight.view
+	late       bool                 // the outcome of its pass was taken before it completed
 }
 
 // fail notes that the work of one rollout on the node failed. What is left of it is not done; that of others is.
@@ -58,24 +64,21 @@ func (w *nodeWork) fail(name rollout.Ref) {
 	w.failed[name] = true
 }
 
-// isAdmission reports whether a target is admitted with the work. That is a request to change the node itself, which a policy about nodes may
-// refuse, and never one to change its status.
-func (w *nodeWork) isAdmission() bool {
-	return slices.ContainsFunc(w.actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbAdmit })
-}
-
 // hasSecondPart reports whether something is to be sent after the first part: see nodeWriter.finish.
 func (w *nodeWork) hasSecondPart() bool {
-	return w.after == nil && len(w.deletions) > 0 || w.after != nil && w.conditions.TouchesStatus()
+	return w.deletesItself() && len(w.deletions) > 0 || w.after != nil && w.conditions.TouchesStatus()
 }
+
+// deletesItself reports whether objects that ended are deleted as part of the work: on a node that is gone, and of checks for drift.
+func (w *nodeWork) deletesItself() bool { return w.after == nil || w.kind == workChecks }
 
 // takeDeletions returns the deletions as a work that leaves the node free: what comes next there does not wait for them. It returns nil
 // if there are none, or if the work itself deletes them.
 func (w *nodeWork) takeDeletions() *nodeWork {
-	if w.after == nil || len(w.deletions) == 0 {
+	if w.deletesItself() || len(w.deletions) == 0 {
 		return nil
 	}
-	d := &nodeWork{node: w.node, begun: true, deletions: w.deletions, onlyChecks: w.onlyChecks, onlyDeletes: true}
+	d := &nodeWork{kind: workDeletions, node: w.node, begun: true, deletions: w.deletions}
 	for _, a := range d.deletions {
 		d.addRollout(a.Rollout)
 	}
@@ -110,11 +113,12 @@ func (w *nodeWork) addRollout(name rollout.Ref) {
 	w.rollouts[name] = max(w.rollouts[name], 0)
 }
 
-// adopt adds an edit that is written without an action of the plan, and what it records.
-func (w *nodeWork) adopt(e node.NamedEdit) {
-	w.adopted = w.adopted.Plus(e.Edit)
-	w.adoptedActions = append(w.adoptedActions, e.Done...)
-	w.hasOtherEdits = w.hasOtherEdits || len(e.Done) == 0
+// adoptedEdit is the sum of the edits that are written without an action of the plan.
+func (w *nodeWork) adoptedEdit() (sum node.Edit) {
+	for _, e := range w.adopted {
+		sum = sum.Plus(e.Edit)
+	}
+	return sum
 }
 
 // workFilter says which part of a plan is collected.
@@ -146,7 +150,7 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 	c.addAdoptedByNodeOps()
 	for _, probed := range p.probes.Edits {
 		if w := c.statusWork(probed.Node); w != nil {
-			w.adopt(probed)
+			w.adopted = append(w.adopted, probed)
 		}
 	}
 	for _, report := range plan.Reports {
@@ -157,7 +161,12 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 	c.addMarks()
 	c.active = slices.DeleteFunc(c.active, c.putOffProgress)
 	for _, w := range c.active {
-		w.onlyChecks = c.isOnlyChecks(w)
+		switch {
+		case slices.ContainsFunc(w.actions, func(a rollout.Action) bool { return a.Verb == rollout.VerbAdmit }):
+			w.kind = workAdmission
+		case c.isOnlyChecks(w):
+			w.kind = workChecks
+		}
 	}
 	active := p.withoutRefused(p.inFlight.withoutFailed(c.active, p.now))
 	statusOnly := p.withoutRefused(p.inFlight.withoutFailed(c.statusOnly, p.now))
@@ -167,19 +176,18 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 	return append(p.nextActive(active), p.nextStatusOnly(plan, statusOnly)...)
 }
 
-// nextStatusOnly bounds the nodes of a pass that only get annotations and conditions, and decides which of them go last. Those of earlier
-// passes that still wait take room only from others that go last.
+// nextStatusOnly bounds the nodes of a pass that only get annotations and conditions, and decides for which of them somebody waits. Those of
+// earlier passes for which nobody does take room only from others like them.
 func (p *pass) nextStatusOnly(plan rollout.Plan, all []*nodeWork) (out []*nodeWork) {
 	if len(all) == 0 {
 		return nil
 	}
 	admitted := findAdmittedNodes(plan)
-	room, roomForLast := maxStatusOnlyNodes, p.inFlight.queue.roomForLast(maxStatusOnlyNodes)
+	room, roomForStatus := maxStatusOnlyNodes, p.inFlight.queue.roomForStatus(maxStatusOnlyNodes)
 	for _, w := range all {
-		w.goesLast = len(admitted) <= maxActiveNodes && !admitted[w.node] && w.adopted.Empty()
 		left := &room
-		if w.goesLast {
-			left = &roomForLast
+		if len(admitted) <= maxActiveNodes && !admitted[w.node] && len(w.adopted) == 0 {
+			w.kind, left = workStatus, &roomForStatus
 		}
 		if *left == 0 {
 			p.inFlight.retry(p.now)
@@ -213,7 +221,7 @@ func findAdmittedNodes(plan rollout.Plan) map[string]bool {
 // which it looks at all of them (rollout.nextPoll), so that a fleet is not observed anew after each.
 func (c *workCollector) isOnlyChecks(w *nodeWork) bool {
 	n := c.objects.Node(w.node)
-	if n == nil || !w.adopted.Empty() || !c.announced.editOf(n).Empty() || !startsOrEndsChecks(w.actions) {
+	if n == nil || len(w.adopted) > 0 || !c.announced.editOf(n).Empty() || !startsOrEndsChecks(w.actions) {
 		return false
 	}
 	return !w.hasWords(n)
@@ -299,9 +307,9 @@ func (c *workCollector) statusWork(node string) *nodeWork {
 // pods show as well.
 func (c *workCollector) isOnlyProgress(w *nodeWork) bool {
 	n := c.objects.Node(w.node)
-	isProgress := len(w.actions)+len(w.adoptedActions) > 0 && !w.hasOtherEdits &&
-		!slices.ContainsFunc(w.actions, isDueNow) && !slices.ContainsFunc(w.adoptedActions, isOfInterrupt)
-	return isProgress && n != nil && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adopted))
+	isOther := func(e node.NamedEdit) bool { return len(e.Done) == 0 || slices.ContainsFunc(e.Done, isOfInterrupt) }
+	isProgress := len(w.actions)+len(w.adopted) > 0 && !slices.ContainsFunc(w.actions, isDueNow) && !slices.ContainsFunc(w.adopted, isOther)
+	return isProgress && n != nil && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adoptedEdit()))
 }
 
 // putOffProgress leaves a work that is only progress for a later pass, unless it was left long enough, and reports whether it did. With
@@ -353,7 +361,7 @@ func (c *workCollector) addAdoptedByNodeOps() {
 		for _, adopted := range op.Edits {
 			if w := c.statusWork(adopted.Node); w != nil && c.objects.Node(adopted.Node) != nil {
 				w.addRollout(op.Rollout.Ref)
-				w.adopt(adopted)
+				w.adopted = append(w.adopted, adopted)
 			}
 		}
 	}
@@ -363,7 +371,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 	for _, adopted := range by.Adopt {
 		if w := c.adoptionWork(adopted); w != nil {
 			w.addRollout(report.Rollout)
-			w.adopt(adopted)
+			w.adopted = append(w.adopted, adopted)
 		}
 	}
 	for i := range report.Verdicts {

@@ -17,7 +17,7 @@ func TestPutOffProgress(t *testing.T) {
 	now := began
 	a := &applier{inFlight: newInFlight(1), apiWriter: apiWriter{options: &Options{Clock: func() time.Time { return now }}}}
 	progress := func(task string) *nodeWork {
-		return &nodeWork{node: "n1", adoptedActions: []rollout.Action{{Verb: rollout.VerbRun, Task: task}}}
+		return &nodeWork{node: "n1", adopted: []node.NamedEdit{{Done: []rollout.Action{{Verb: rollout.VerbRun, Task: task}}}}}
 	}
 	isPutOff := func(after time.Duration, w *nodeWork) bool {
 		now = began.Add(after)
@@ -28,12 +28,12 @@ func TestPutOffProgress(t *testing.T) {
 	}
 	const config, interrupt = "tuning|1.0.0/config", "tuning|1.0.0/interrupt"
 	withAction, twoRecords, twoPods := progress(config), progress(config), progress(config)
-	twoPods.adoptedActions = append(twoPods.adoptedActions, twoPods.adoptedActions...)
+	twoPods.adopted = append(twoPods.adopted, twoPods.adopted...)
 	withAction.actions = []rollout.Action{{Verb: rollout.VerbRecord}}
-	twoRecords.hasOtherEdits = true
+	twoRecords.adopted = append(twoRecords.adopted, node.NamedEdit{})
 	beside := &nodeWork{node: "n1", actions: []rollout.Action{{Verb: rollout.VerbRecord, CanWait: true}, {Verb: rollout.VerbSweep, CanWait: true}}}
 	last := &nodeWork{node: "n1", actions: append([]rollout.Action{{Verb: rollout.VerbRetire}}, beside.actions...)}
-	onlyRecord := &nodeWork{node: "n1", hasOtherEdits: true}
+	onlyRecord := &nodeWork{node: "n1", adopted: []node.NamedEdit{{}}}
 	for _, step := range []struct {
 		what  string
 		after time.Duration
