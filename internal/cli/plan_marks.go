@@ -67,7 +67,7 @@ func (v *view) marksOf(r *rollout.Rollout) v1alpha1.NodeMarks {
 	}
 	for _, op := range v.objects.NodeOps {
 		if compiled := v.objects.CompiledNodeOp(op); compiled != nil && compiled.Rollout.Ref == r.Ref {
-			return compiled.Marks()
+			return compiled.Operation.Marks
 		}
 	}
 	return v1alpha1.NodeMarks{}

@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
 	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -106,7 +106,7 @@ func (r *remains) addOwned(ctx context.Context, c client.Client, namespace strin
 		return fmt.Errorf("listing ConfigMaps in namespace %s: %w", namespace, err)
 	}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; isOwnedByUs(p) || nodeop.IsKairosProbe(p, namespace) {
+		if p := &pods.Items[i]; isOwnedByUs(p) || kairos.IsProbe(p, namespace) {
 			r.owned, r.Pods = append(r.owned, p), append(r.Pods, p.Name)
 		}
 	}
@@ -145,16 +145,16 @@ func isOwnedByUs(o client.Object) bool {
 // was cordoned before, and so are marks of ours.
 func newCleanupEdit(n *node.Node, config skyhook.Config) node.Edit {
 	edit := node.Edit{Annotations: map[string]*string{}, Labels: map[string]*string{}}
-	isLabelledByUs := nodeop.HasOwnKairosLabels(n.Annotations)
+	isLabelledByUs := kairos.HasOwnLabels(n.Annotations)
 	for key := range n.Annotations {
 		isOurs := strings.HasPrefix(key, v1alpha1.Group+"/") || strings.HasPrefix(key, nodeopv1.Group+"/")
-		if isOurs || isLabelledByUs && nodeop.IsKairosAnnotation(key) {
+		if isOurs || isLabelledByUs && kairos.IsAnnotation(key) {
 			edit.Annotations[key] = nil
 		}
 	}
 	for key := range n.Labels {
 		isOurs := strings.HasPrefix(key, v1alpha1.Group+"/") && key != v1alpha1.LabelIgnore
-		if isOurs || isLabelledByUs && nodeop.IsKairosLabel(key) {
+		if isOurs || isLabelledByUs && kairos.IsLabel(key) {
 			edit.Labels[key] = nil
 		}
 	}

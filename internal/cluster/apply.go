@@ -12,7 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -46,7 +46,7 @@ type pass struct {
 	*applier
 	objects       *Objects
 	now           time.Time
-	probes        nodeop.KairosProbes
+	probes        kairos.Probes
 	announced     announcements
 	denied        map[rollout.Ref]bool // ledgers that were not written
 	notReady      map[rollout.Ref]bool // rollouts whose owner lacks its finalizer or ConfigMaps

@@ -133,7 +133,7 @@ func (c *compiler) markEndedReservations() {
 		for i := range l.Admitting {
 			r := &l.Admitting[i]
 			op := c.objects.nodeOps[r.Rollout]
-			r.Ended = op != nil && op.HasEndedOn(r.Node)
+			r.Ended = op != nil && op.Operation.HasEndedOn(r.Node)
 		}
 	}
 }

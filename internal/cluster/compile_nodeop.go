@@ -13,6 +13,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	opcompile "github.com/skyhook-k8s/skyhook/internal/nodeop/compile"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -30,16 +31,15 @@ func (c *compiler) addNodeOps() {
 	}
 	for _, op := range o.NodeOps {
 		by, missing := o.policyNamed(op.Spec.DeploymentPolicy)
-		in := &nodeop.Input{
-			NodeOp: op, Nodes: o.Nodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
-			Config: o.opConfig, Now: c.snapshot.Now, Durations: o.durations, Refused: o.refused.tasks[nodeop.Ref(op)],
-			Proofs: nodeop.Proofs(op, by), Findings: o.Findings[nodeop.Ref(op)], Marks: nodeop.Marks(op, by),
+		in := &opcompile.Input{
+			Operation: nodeop.NewOperation(op, by), Nodes: o.Nodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
+			Namespaces: o.opConfig.Namespaces, Now: c.snapshot.Now, Durations: o.durations, Refused: o.refused.tasks[nodeop.Ref(op)], Findings: o.Findings[nodeop.Ref(op)],
 		}
 		var shared rollout.Ledger
 		if by != nil {
 			in.Budget, shared = c.budgetOf(op, by)
 		}
-		compiled := nodeop.Compile(in)
+		compiled := opcompile.Compile(in)
 		name := compiled.Rollout.Ref
 		if text := o.blockRefused(&compiled.Rollout, op.Generation, op.Status.Conditions); text != "" {
 			compiled.Problems = append(compiled.Problems, nodeop.Problem{Reason: rollout.ReasonRefused, Text: text})
@@ -88,7 +88,7 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 }
 
 // budgetOf is what a policy allows a NodeOp, and the policy's ledger.
-func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nodeop.Budget, rollout.Ledger) {
+func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*opcompile.Budget, rollout.Ledger) {
 	selector, err := metav1.LabelSelectorAsSelector(op.Spec.NodeSelector.Kubernetes())
 	if err != nil { // a problem of the NodeOp: no node is selected
 		selector = labels.Nothing()
@@ -106,7 +106,7 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*nod
 		Closed: c.objects.gatesOf(p).Closed, Failed: c.objects.gatesOf(p).Failed, Resume: op.Annotations[v1alpha1.AnnotationResume], Now: c.snapshot.Now,
 		Revision: nodeop.Revision(op), Approvals: op.Annotations,
 	})
-	out := &nodeop.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all)), Windows: p.Spec.Windows}
+	out := &opcompile.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all)), Windows: p.Spec.Windows}
 	for i := range nodes { // a node that is no longer selected stays in its group until it is released
 		n := &nodes[i]
 		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(n), policy.FindTopologyValue(p, n.Labels)

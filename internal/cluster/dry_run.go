@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	oprender "github.com/skyhook-k8s/skyhook/internal/nodeop/render"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -67,7 +68,7 @@ func (p *pass) dryRunsOf(name rollout.Ref, nodes []string) []dryRun {
 			}
 		}
 		if op := p.objects.nodeOps[name]; op != nil {
-			objects := op.DryRunObjects(n)
+			objects := oprender.DryRunObjects(op.Operation, p.objects.opConfig, n)
 			out = append(out, dryRun{name.String() + " " + op.Rollout.UID + " Job", objects.Job})
 			for i, pod := range objects.Pods {
 				out = append(out, dryRun{fmt.Sprintf("%s %s Pod %d", name, op.Rollout.UID, i), pod})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -66,7 +67,7 @@ func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 		}
 	}
 	if op := w.objects.nodeOps[a.Rollout]; op != nil {
-		return op.GracePeriod()
+		return nodeop.GracePeriod(op.Operation.Spec().DrainOptions)
 	}
 	return nil
 }

@@ -17,12 +17,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	oprender "github.com/skyhook-k8s/skyhook/internal/nodeop/render"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // runOpTask creates a NodeOp task's pods and its Job, in this order. What exists already and is ours is success.
 func (w podWriter) runOpTask(ctx context.Context, op *nodeop.Compiled, a rollout.Action, n *node.Node) error {
-	objects, err := op.Objects(a.Task, n)
+	objects, err := oprender.TaskObjects(op.Operation, w.objects.opConfig, a.Task, n)
 	if err != nil {
 		return err
 	}
@@ -86,13 +87,16 @@ func (w nodeOpOwners) limitAttempts(ctx context.Context, op *nodeop.Compiled) er
 
 // deleteOpObject deletes a Job or pod of a NodeOp, unless it is kept for its logs.
 func (w podWriter) deleteOpObject(ctx context.Context, op *nodeop.Compiled, a rollout.Action) (isDeleted bool, err error) {
-	if op.KeepsObject(a.Object) {
-		return false, nil
-	}
 	name, isJob := nodeop.SplitObjectName(a.Object)
 	return w.deleteOpObjects(ctx, op.Rollout.UID, func(o client.Object) bool {
-		_, ok := o.(*batchv1.Job)
-		return ok == isJob && o.GetName() == name
+		isKept := false
+		j, isOfKind := o.(*batchv1.Job)
+		if isOfKind {
+			isKept = nodeop.IsJobKept(j)
+		} else if p, isPod := o.(*corev1.Pod); isPod {
+			isKept = nodeop.IsPodKept(p)
+		}
+		return isOfKind == isJob && o.GetName() == name && !isKept
 	})
 }
 

@@ -10,14 +10,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // probeKairos creates and deletes the pods that find out which nodes run Kairos. What they found is written to the nodes
 // with their other work.
-func (p *pass) probeKairos(ctx context.Context) nodeop.KairosProbes {
-	probes := nodeop.PlanKairosProbes(p.objects.Nodes, p.objects.NodeOpPods, p.objects.opConfig, p.now)
+func (p *pass) probeKairos(ctx context.Context) kairos.Probes {
+	probes := kairos.PlanProbes(p.objects.Nodes, p.objects.NodeOpPods, p.objects.opConfig, p.now)
 	p.inFlight.retry(probes.RetryAt)
 	for _, pod := range probes.Delete {
 		if err := p.deleteOpPod(ctx, pod); err != nil {

@@ -36,7 +36,7 @@ func (p *pass) marksOf(ref rollout.Ref) (marks v1alpha1.NodeMarks, holder string
 		return s.Marks(), node.HolderOf(ref, "")
 	}
 	if op := p.objects.nodeOps[ref]; op != nil {
-		return op.Marks(), op.Holder()
+		return op.Operation.Marks, op.Operation.Holder()
 	}
 	return v1alpha1.NodeMarks{}, ""
 }

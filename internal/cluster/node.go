@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	oprecord "github.com/skyhook-k8s/skyhook/internal/nodeop/record"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -205,7 +206,7 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 // editOf is what an action changes on its node.
 func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
 	if op := w.nodeOp(a); op != nil {
-		return op.Change(a, n, w.objects.holds(n))
+		return oprecord.Change(a, &oprecord.Input{Operation: op.Operation, Node: n, Holds: w.objects.holds(n), Known: op.Node(a.Node), UsualVisit: op.UsualVisit, Now: op.Now})
 	}
 	by := w.objects.skyhooks[a.Rollout]
 	if by == nil && w.objects.Orphans[a.Rollout] {

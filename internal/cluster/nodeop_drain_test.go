@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -60,21 +61,21 @@ func TestBarePodsStay(t *testing.T) {
 	s.Apply(workload("bare", "n1"))
 	s.SettlePods()
 	s.createNodeOp("up", "cordon: true\n  drainOptions: {enabled: true}")
-	var said []string
+	var warnings []string
 	for range 6 {
 		o, plan := s.decide(s.cluster)
 		out, err := s.cluster.Apply(context.Background(), o, plan)
 		s.Must(err)
 		for _, c := range o.nodeOps {
-			for _, e := range c.Events(out.AllActions(), opv1.NodeOpStatus{}, opv1.NodeOpStatus{}) {
+			for _, e := range opreport.Events(c, out.AllActions(), opv1.NodeOpStatus{}, opv1.NodeOpStatus{}) {
 				if e.Type == corev1.EventTypeWarning {
-					said = append(said, e.Reason+" "+e.Node+": "+e.Message)
+					warnings = append(warnings, e.Reason+" "+e.Node+": "+e.Message)
 				}
 			}
 		}
 	}
-	if want := []string{"PodsLeft n1: drainOptions.force is false, so pods that nothing recreates stay on node n1: default/bare"}; !slices.Equal(said, want) {
-		t.Errorf("the verdict is %q, want %q", said, want)
+	if want := []string{"PodsLeft n1: drainOptions.force is false, so pods that nothing recreates stay on node n1: default/bare"}; !slices.Equal(warnings, want) {
+		t.Errorf("the verdict is %q, want %q", warnings, want)
 	}
 	if len(s.listJobs()) != 1 || s.pod("bare").DeletionTimestamp != nil {
 		t.Errorf("there are %d Jobs, and the pod leaves %v", len(s.listJobs()), s.pod("bare").DeletionTimestamp)

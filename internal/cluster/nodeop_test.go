@@ -17,6 +17,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -64,7 +65,7 @@ func (s *scenario) nodeOpPass(c *Cluster) Outcome {
 		by := o.CompiledNodeOp(op)
 		for _, r := range plan.Reports {
 			if r.Rollout == by.Rollout.Ref && !by.Removed {
-				_, err := c.UpdateNodeOpStatus(context.Background(), op, by.Status(r, plan.Groups))
+				_, err := c.UpdateNodeOpStatus(context.Background(), op, opreport.Status(by, r, plan.Groups))
 				s.Must(err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	oprender "github.com/skyhook-k8s/skyhook/internal/nodeop/render"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -94,7 +95,7 @@ func (w podWriter) recallPod(ctx context.Context, a rollout.Action) error {
 // startChecks creates the pods that run the commands of proofs.
 func (w podWriter) startChecks(ctx context.Context, a rollout.Action, n *node.Node) error {
 	if op := w.nodeOp(a); op != nil {
-		for _, p := range op.CheckPods(n) {
+		for _, p := range oprender.CheckPods(op.Operation, w.objects.opConfig, n) {
 			if err := w.createOrAccept(ctx, op, p, &corev1.Pod{}); err != nil {
 				return err
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -261,7 +262,7 @@ func compareNames[T metav1.Object](a, b T) int {
 // IsOurs reports whether a pod belongs to a Skyhook or a NodeOp, or is one of the operators: nothing could start another
 // where every node is cordoned.
 func (o *Objects) IsOurs(p *corev1.Pod) bool {
-	if o.isOfNodeOp(p) || nodeop.IsKairosProbe(p, o.Config.Namespace) {
+	if o.isOfNodeOp(p) || kairos.IsProbe(p, o.Config.Namespace) {
 		return true
 	}
 	if p.Namespace != o.Config.Namespace {

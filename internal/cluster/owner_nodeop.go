@@ -15,6 +15,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/upgrade"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -31,7 +32,7 @@ func (w nodeOpOwners) prepareAll(ctx context.Context) {
 	for _, o := range w.objects.NodeOps {
 		name := nodeop.Ref(o)
 		c := w.objects.nodeOps[name]
-		if c == nil || c.Removed || c.IsFinished() || o.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(o, opv1.FinalizerNodeOp) {
+		if c == nil || c.Removed || c.Operation.IsFinished() || o.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(o, opv1.FinalizerNodeOp) {
 			continue
 		}
 		changed := o.DeepCopy()
@@ -49,12 +50,12 @@ func (w nodeOpOwners) prepareAll(ctx context.Context) {
 // createChild creates the NodeOp of an upgrade, unless it exists or is not wanted any more.
 func (w nodeOpOwners) createChild(ctx context.Context, u *opv1.NodeOpUpgrade) {
 	exists := slices.ContainsFunc(w.objects.NodeOps, func(o *opv1.NodeOp) bool { return o.Namespace == u.Namespace && o.Name == u.Name })
-	if exists || u.DeletionTimestamp != nil || u.Status.NodeOpName != "" || nodeop.IsUpgradeFinished(u) {
+	if exists || u.DeletionTimestamp != nil || u.Status.NodeOpName != "" || upgrade.IsFinished(u) {
 		return
 	}
 	name := rollout.Ref{Kind: nodeop.UpgradeKind, Namespace: u.Namespace, Name: u.Name}
 	done, err := w.try(request{rollout: name, generation: u.Generation, object: "NodeOp"}, func() error {
-		child := nodeop.NewUpgradeNodeOp(u)
+		child := upgrade.NewNodeOp(u)
 		err := w.options.Client.Create(ctx, child)
 		if err == nil {
 			w.writes.NodeOps.PutCreated(child)
@@ -82,7 +83,7 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 		if w.objects.hasInFlight(name) {
 			continue
 		}
-		expired, at := c.IsExpired()
+		expired, at := c.Operation.IsExpired(c.Now)
 		if expired {
 			w.tryCleanUp(name, "objects", func() error {
 				_, err := w.deleteOpObjects(ctx, string(o.UID), func(client.Object) bool { return true })
@@ -91,7 +92,7 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 		} else if !at.IsZero() {
 			w.inFlight.retry(at.Time)
 		}
-		isOver := c.Removed || c.IsFinished() && len(c.Rollout.Targets) == 0 && len(c.Edits) == 0
+		isOver := c.Removed || c.Operation.IsFinished() && len(c.Rollout.Targets) == 0 && len(c.Edits) == 0
 		if isOver && !w.notReady[name] && slices.ContainsFunc(o.Finalizers, isOurFinalizer) {
 			w.tryCleanUp(name, "finalizer", func() error { return w.removeFinalizers(ctx, o) })
 		} else if isOver && expired && o.Spec.TTLIncludesNodeOp {

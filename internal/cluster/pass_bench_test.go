@@ -20,6 +20,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -101,7 +102,7 @@ func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
 		by := o.CompiledNodeOp(op)
 		for _, report := range plan.Reports {
 			if report.Rollout == by.Rollout.Ref {
-				by.Events(nil, op.Status, by.Status(report, plan.Groups))
+				opreport.Events(by, nil, op.Status, opreport.Status(by, report, plan.Groups))
 			}
 		}
 	}

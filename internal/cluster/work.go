@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -395,9 +396,10 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 
 // nodeOp is what Snapshot made of the NodeOp of an action, or of one that is gone and left a hold on the node; nil for others.
 func (p *pass) nodeOp(a rollout.Action) *nodeop.Compiled {
-	c, n := p.objects.nodeOps[a.Rollout], p.objects.Node(a.Node)
-	if c != nil || n == nil || !p.objects.Orphans[a.Rollout] || a.Rollout.Kind != nodeop.Kind {
+	c := p.objects.nodeOps[a.Rollout]
+	if c != nil || p.objects.Node(a.Node) == nil || !p.objects.Orphans[a.Rollout] || a.Rollout.Kind != nodeop.Kind {
 		return c
 	}
-	return nodeop.CompileOrphan(a.Rollout, nodeop.Input{Nodes: []*node.Node{n}, Config: p.objects.opConfig, Now: p.now})
+	_, uid, _ := strings.Cut(a.Rollout.Name, "@")
+	return &nodeop.Compiled{Operation: nodeop.NewOrphan(a.Rollout, p.now), Now: p.now, Rollout: rollout.Rollout{Ref: a.Rollout, UID: uid}}
 }

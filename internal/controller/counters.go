@@ -170,7 +170,7 @@ func (t counters) countNodeOp(target *rollout.Target, a rollout.Action, now time
 		if !k.Attempts.Started.IsZero() && k.Object.Name != "" {
 			t.nodeOpStages.WithLabelValues(a.Task).Observe(max(0, now.Sub(k.Attempts.Started).Seconds())) // Started is by another clock
 		}
-		if nodeop.IsReboot(a.Task) {
+		if a.Task == nodeop.TaskReboot {
 			t.reboots.Inc()
 		}
 	}

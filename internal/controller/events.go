@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -47,7 +48,7 @@ func (r *reporter) recordActions(d cluster.AppliedActions) {
 			continue
 		}
 		if done := actions[compiled.Rollout.Ref]; len(done) > 0 {
-			r.recordNodeOpEvents(d.From, op, compiled.Events(done, op.Status, op.Status))
+			r.recordNodeOpEvents(d.From, op, opreport.Events(compiled, done, op.Status, op.Status))
 		}
 	}
 }
@@ -95,7 +96,7 @@ func (r *reporter) recordSkyhookEvents(o *cluster.Objects, s *v1alpha1.Skyhook, 
 	}
 }
 
-func (r *reporter) recordNodeOpEvents(o *cluster.Objects, op *opv1.NodeOp, events []nodeop.Event) {
+func (r *reporter) recordNodeOpEvents(o *cluster.Objects, op *opv1.NodeOp, events []opreport.Event) {
 	for _, e := range events {
 		if n := o.Node(e.Node); n != nil {
 			r.events.Event(nodeRef(n), e.Type, e.Reason, e.Message)

@@ -13,6 +13,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/upgrade"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -138,7 +139,7 @@ func (w gaugeWriter) writeNodeOpCompartments(s nodeOpSample) {
 func (w gaugeWriter) writeUpgrades(all []*opv1.NodeOpUpgrade) {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b *opv1.NodeOpUpgrade) int {
-		return cmp.Or(boolToInt(nodeop.IsUpgradeFinished(a))-boolToInt(nodeop.IsUpgradeFinished(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
+		return cmp.Or(boolToInt(upgrade.IsFinished(a))-boolToInt(upgrade.IsFinished(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
 	})
 	for _, u := range sorted[:min(len(sorted), maxNodeOpSamples)] {
 		for _, p := range upgradePhases {

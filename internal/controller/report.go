@@ -19,7 +19,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/upgrade"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -215,12 +216,12 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 			continue
 		}
 		report := p.reports[name]
-		status := compiled.Status(report, p.plan.Groups)
+		status := opreport.Status(compiled, report, p.plan.Groups)
 		if !known {
 			before = op.Status
 		}
 		statuses[op.UID] = status
-		p.recordNodeOpEvents(p.objects, op, compiled.Events(nil, before, status))
+		p.recordNodeOpEvents(p.objects, op, opreport.Events(compiled, nil, before, status))
 		p.recordWaits(p.objects, nodeOpRef(op), &compiled.Rollout, report)
 		samples[op.UID] = newNodeOpSample(op, compiled, status, report)
 		ended := status.Phase == opv1.PhaseCompleted || status.Phase == opv1.PhaseFailed
@@ -228,7 +229,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 			p.keepLastWrite(op.UID)
 			continue
 		}
-		interval := p.requestProgress(&compiled.Rollout, report, nodeop.HasNews(op.Status, status))
+		interval := p.requestProgress(&compiled.Rollout, report, opreport.HasNews(op.Status, status))
 		p.writeStatusAfter(interval, op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
 	}
 	p.nodeOpStatuses, p.nodeOpSamples = statuses, samples
@@ -246,7 +247,7 @@ func (p *passReport) updateUpgrades(ctx context.Context) {
 					child = op
 				}
 			}
-			return p.cluster.UpdateUpgradeStatus(ctx, u, nodeop.UpgradeStatus(u, child, p.objects.Nodes, p.clock()))
+			return p.cluster.UpdateUpgradeStatus(ctx, u, upgrade.Status(u, child, p.objects.Nodes, p.clock()))
 		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -120,7 +121,7 @@ func (w watcher) isNodeOpPod(o any) bool {
 		o = unknown.Obj
 	}
 	p, ok := o.(*corev1.Pod)
-	if !ok || nodeop.IsKairosProbe(p, w.namespace) {
+	if !ok || kairos.IsProbe(p, w.namespace) {
 		return true
 	}
 	owner := metav1.GetControllerOf(p)

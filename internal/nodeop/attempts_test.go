@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"fmt"
@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 )
 
 // startAttempt acts as the Job controller that begins an attempt.
@@ -34,7 +35,7 @@ func (w *environment) startAttempt(j *batchv1.Job) *corev1.Pod {
 // failAttempt acts as the kubelet and the Job controller when an attempt fails.
 func (w *environment) failAttempt(j *batchv1.Job, p *corev1.Pod, code int32) {
 	p.Status.Phase = corev1.PodFailed
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerCommand, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: nodeop.ContainerCommand, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: code, Message: "first line\nno such file\n", FinishedAt: metav1.NewTime(w.now)}}}}
 	j.Status.Active, j.Status.Failed = 0, j.Status.Failed+1
 	w.judgeAttempts(j)
@@ -108,12 +109,6 @@ func TestStatusDescribesAttempts(t *testing.T) {
 		"; attempt 2 ended with exit code 3: no such file")
 }
 
-func TestRetryDelay(t *testing.T) {
-	for failed, want := range map[int32]time.Duration{1: 10 * time.Second, 2: 20 * time.Second, 6: 320 * time.Second, 7: 10 * time.Minute, 1000: 10 * time.Minute} {
-		requireEqual(t, fmt.Sprint(failed, " failures"), retryDelay(failed), want)
-	}
-}
-
 // A deletion between two attempts gives the node back at once.
 func TestDeletionBetweenAttempts(t *testing.T) {
 	for _, spec := range []string{"", ", rebootOnSuccess: true", ", suspend: true"} {
@@ -173,7 +168,7 @@ func TestDeletionDuringFirstAttempt(t *testing.T) {
 // A deletion while the pod of an attempt cannot start gives the node back at once.
 func TestDeletionBeforeStart(t *testing.T) {
 	w, o, j := startRetries(t, "")
-	w.startAttempt(j).Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerCommand, Image: "busybox:latest",
+	w.startAttempt(j).Status.ContainerStatuses = []corev1.ContainerStatus{{Name: nodeop.ContainerCommand, Image: "busybox:latest",
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
 	w.pass()
 	requireEqual(t, "cordoned", w.node("n1").Unschedulable, true)

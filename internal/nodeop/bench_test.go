@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"fmt"
@@ -14,11 +14,12 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/compile"
 )
 
 // newManyNodes is what is known of many nodes in the middle of an operation with a check and a reboot. On the first the command does not
 // end. The others have completed, and their Jobs and pods exist, or they wait for their turn.
-func newManyNodes(b *testing.B, nodes int, isDone bool) *Input {
+func newManyNodes(b *testing.B, nodes int, isDone bool) *compile.Input {
 	w := newEnvironment(b, "cp-hangs", "first")
 	w.commands["cp-hangs"] = "hang"
 	o := w.applyYAML(`{metadata: {name: check}, spec: {command: [x], preflight: {command: [y]}, concurrency: 1, cordon: true, rebootOnSuccess: true}}`)
@@ -70,14 +71,14 @@ func BenchmarkCompile(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if c := Compile(in); len(c.Rollout.Targets) != nodes {
+				if c := compile.Compile(in); len(c.Rollout.Targets) != nodes {
 					b.Fatal(len(c.Rollout.Targets))
 				}
 			}
 		})
 	}
 	in := newManyNodes(b, nodes, true)
-	in.NodeOp.Status.Phase = v1alpha1.PhaseCompleted
+	in.Operation.NodeOp.Status.Phase = v1alpha1.PhaseCompleted
 	for _, n := range in.Nodes {
 		n.Annotations = nil
 		*n = *n.With(node.Edit{})
@@ -85,7 +86,7 @@ func BenchmarkCompile(b *testing.B) {
 	b.Run("finished", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			Compile(in)
+			compile.Compile(in)
 		}
 	})
 }

@@ -4,10 +4,11 @@
 package nodeop
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -36,9 +37,32 @@ func ParseDrainSelectors(d *v1alpha1.DrainOptions) (out DrainSelectors, err erro
 	return out, nil
 }
 
-// checkDrain finds selectors of pods that cannot be used.
-func (c *compiler) checkDrain() {
-	if _, err := ParseDrainSelectors(c.op.spec().DrainOptions); err != nil {
-		c.addProblem(rollout.ReasonInvalidSpec, node.Truncate(err.Error(), 200)+": correct the selector")
+// TranslateDrain translates the drain options. With a timeout the node is skipped after it, unless onTimeout says otherwise.
+func TranslateDrain(d *v1alpha1.DrainOptions) rollout.Drain {
+	out := rollout.Drain{OnTimeout: rollout.DrainWait}
+	if d == nil {
+		return out
 	}
+	if d.TimeoutSeconds != nil && *d.TimeoutSeconds > 0 {
+		out.Timeout, out.OnTimeout = time.Duration(*d.TimeoutSeconds)*time.Second, rollout.DrainSkip
+		if d.OnTimeout != "" {
+			out.OnTimeout = rollout.DrainTimeout(d.OnTimeout)
+		}
+	}
+	if IsTrue(d.Enabled) {
+		out.Delete = IsTrue(d.DisableEviction)
+		policy.AddPodOptions(&out, &d.DrainPodOptions)
+	}
+	if d.LoadBalancerDelaySeconds != nil {
+		out.LoadBalancerDelay = time.Duration(*d.LoadBalancerDelaySeconds) * time.Second
+	}
+	return out
+}
+
+// GracePeriod is the grace period of evictions; nil for that of each pod.
+func GracePeriod(d *v1alpha1.DrainOptions) *int64 {
+	if d == nil || d.GracePeriodSeconds == nil || *d.GracePeriodSeconds < 0 {
+		return nil
+	}
+	return new(int64(*d.GracePeriodSeconds))
 }

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +21,11 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/compile"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/record"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/render"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -54,7 +60,7 @@ type environment struct {
 	pods          []*corev1.Pod
 	created       []string                  // every Job and Pod that was created
 	actions       []string                  // actions
-	events        []Event                   // recorded
+	events        []report.Event            // recorded
 	workloads     map[string][]rollout.Pod  // workloads by node
 	commands      map[string]string         // how the command ends by node: "" succeeds, "fail", "hang"
 	checks        map[string]string         // the message of the check by node; "!" fails, "hang" does not end
@@ -113,36 +119,62 @@ func (w *environment) applyYAML(text string) *v1alpha1.NodeOp {
 	return w.addNodeOp(o)
 }
 
+// nameHash is the first part of the UID of a NodeOp.
+func nameHash(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return h.Sum64() >> 32
+}
+
+func findPod(pods []*corev1.Pod, name string) *corev1.Pod {
+	for _, p := range pods {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// jobOutcome says whether a Job has ended, and how.
+func jobOutcome(j *batchv1.Job) (finished, succeeded bool) {
+	c := nodeop.FinalCondition(j)
+	return c != nil, c != nil && c.Type == batchv1.JobComplete
+}
+
 func (w *environment) addNodeOp(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
 	if o.Namespace == "" {
 		o.Namespace = "default"
 	}
 	if o.UID == "" {
-		o.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012d", hashParts(o.Name)>>32, len(w.ops)+1))
+		o.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012d", nameHash(o.Name), len(w.ops)+1))
 	}
 	o.Generation = 1
 	w.ops = append(w.ops, o)
 	return o
 }
 
-func (w *environment) input(o *v1alpha1.NodeOp) *Input {
-	in := &Input{NodeOp: o, Jobs: w.jobs, Pods: w.pods, Now: w.now.Add(w.skew), Durations: w.durations, Config: Config{
-		AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespaces: w.namespaces,
-	}}
-	in.Proofs, in.Findings = Proofs(o, nil), w.findings
+func (w *environment) input(o *v1alpha1.NodeOp) *compile.Input {
+	in := &compile.Input{
+		Operation: nodeop.NewOperation(o, nil), Jobs: w.jobs, Pods: w.pods, Now: w.now.Add(w.skew), Durations: w.durations, Namespaces: w.namespaces, Findings: w.findings,
+	}
 	for _, n := range w.nodes {
 		in.Nodes = append(in.Nodes, n.With(node.Edit{}))
 	}
 	return in
 }
 
-func (w *environment) compile(o *v1alpha1.NodeOp) *Compiled { return Compile(w.input(o)) }
+// testConfig is the configuration of the operator in these tests.
+var testConfig = nodeop.Config{AgentImage: "example.org/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook"}
+
+func (w *environment) compile(o *v1alpha1.NodeOp) *nodeop.Compiled {
+	return compile.Compile(w.input(o))
+}
 
 // pass observes, decides and applies once, and returns the number of actions.
 func (w *environment) pass() int {
 	w.t.Helper()
 	s := rollout.Snapshot{Now: w.now.Add(w.skew), Rollouts: slices.Clone(w.otherRollouts), Groups: slices.Clone(w.otherGroups)}
-	compiled := map[rollout.Ref]*Compiled{}
+	compiled := map[rollout.Ref]*nodeop.Compiled{}
 	for _, o := range w.ops {
 		c := w.compile(o)
 		compiled[c.Rollout.Ref] = c
@@ -165,13 +197,13 @@ func (w *environment) pass() int {
 	done := 0
 	for _, l := range w.last.Ledgers {
 		for _, o := range w.ops {
-			if Ref(o) == l.Owner {
-				o.Status.Admission = AdmissionStatus(l)
+			if nodeop.Ref(o) == l.Owner {
+				o.Status.Admission = nodeop.AdmissionStatus(l)
 			}
 		}
 	}
 	for _, o := range w.ops { // edits without an action come first
-		for _, e := range compiled[Ref(o)].Edits {
+		for _, e := range compiled[nodeop.Ref(o)].Edits {
 			w.applyEdit(w.node(e.Node), e.Edit)
 			done++
 		}
@@ -187,7 +219,7 @@ func (w *environment) pass() int {
 		}
 	}
 	for _, o := range w.ops {
-		c := compiled[Ref(o)]
+		c := compiled[nodeop.Ref(o)]
 		for _, l := range c.Limits {
 			for _, j := range w.jobs { // what the pass saw is not changed
 				if j.Name == l.Job.Name {
@@ -198,16 +230,16 @@ func (w *environment) pass() int {
 		}
 		for _, r := range w.last.Reports {
 			if r.Rollout == c.Rollout.Ref && w.writesStatus && !c.Removed {
-				is := c.Status(r, w.last.Groups)
-				w.events = append(w.events, c.Events(acted, o.Status, is)...)
-				if o.Status.Phase != is.Phase {
+				status := report.Status(c, r, w.last.Groups)
+				w.events = append(w.events, report.Events(c, acted, o.Status, status)...)
+				if o.Status.Phase != status.Phase {
 					done++
 				}
-				o.Status = is
+				o.Status = status
 			}
 		}
 	}
-	w.ops = slices.DeleteFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return compiled[Ref(o)].Removed })
+	w.ops = slices.DeleteFunc(w.ops, func(o *v1alpha1.NodeOp) bool { return compiled[nodeop.Ref(o)].Removed })
 	return done
 }
 
@@ -230,21 +262,23 @@ func (w *environment) applyEdit(n *node.Node, e node.Edit) {
 	}
 }
 
-func (w *environment) applyAction(c *Compiled, a rollout.Action) {
+func (w *environment) applyAction(c *nodeop.Compiled, a rollout.Action) {
 	w.t.Helper()
 	w.actions = append(w.actions, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", a.Node, a.Verb, a.Task, a.State)))
 	n := w.node(a.Node)
 	if n == nil {
 		return
 	}
-	e, err := c.Change(a, n.With(node.Edit{}), w.listHolds(n))
+	e, err := record.Change(a, &record.Input{
+		Operation: c.Operation, Node: n.With(node.Edit{}), Holds: w.listHolds(n), Known: c.Node(a.Node), UsualVisit: c.UsualVisit, Now: c.Now,
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.applyEdit(n, e)
 	switch a.Verb {
 	case rollout.VerbRun:
-		objects, err := c.Objects(a.Task, n.With(node.Edit{}))
+		objects, err := render.TaskObjects(c.Operation, testConfig, a.Task, n.With(node.Edit{}))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -252,22 +286,20 @@ func (w *environment) applyAction(c *Compiled, a rollout.Action) {
 	case rollout.VerbEvict:
 		w.workloads[a.Node] = slices.DeleteFunc(w.workloads[a.Node], func(p rollout.Pod) bool { return p.Name == a.Pod.Name })
 	case rollout.VerbSweep:
-		w.sweepObject(c, a.Object)
+		w.sweepObject(a.Object)
 	}
 }
 
-func (w *environment) sweepObject(c *Compiled, object string) {
-	name, job := SplitObjectName(object)
-	switch {
-	case c.KeepsObject(object):
-	case job:
-		w.jobs = slices.DeleteFunc(w.jobs, func(j *batchv1.Job) bool { return j.Name == name })
-	default:
-		w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Name == name })
+func (w *environment) sweepObject(object string) {
+	name, isJob := nodeop.SplitObjectName(object)
+	if isJob {
+		w.jobs = slices.DeleteFunc(w.jobs, func(j *batchv1.Job) bool { return j.Name == name && !nodeop.IsJobKept(j) })
+	} else {
+		w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Name == name && !nodeop.IsPodKept(p) })
 	}
 }
 
-func (w *environment) createObjects(o Objects) {
+func (w *environment) createObjects(o render.Objects) {
 	for _, p := range o.Pods {
 		if findPod(w.pods, p.Name) == nil {
 			p.UID, p.CreationTimestamp = types.UID("pod-"+p.Name), metav1.NewTime(w.now)
@@ -330,5 +362,5 @@ func (w *environment) actionOrder(verb string) string {
 }
 
 func (w *environment) hasWarning(reason string) bool {
-	return slices.ContainsFunc(w.events, func(e Event) bool { return e.Reason == reason && e.Type == corev1.EventTypeWarning })
+	return slices.ContainsFunc(w.events, func(e report.Event) bool { return e.Reason == reason && e.Type == corev1.EventTypeWarning })
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"fmt"
@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/render"
 )
 
 func toYAML(t *testing.T, o any) string {
@@ -120,16 +122,17 @@ func TestPullSecrets(t *testing.T) {
 func TestImages(t *testing.T) {
 	for _, c := range []struct{ spec, config, want string }{{"mine", "default", "mine"}, {"", "default", "default"}, {"", "", "busybox:latest"}} {
 		w := newEnvironment(t, "n1")
-		o := w.applyYAML(`{metadata: {name: a}, spec: {command: [x]}}`)
+		o := w.applyYAML(`{metadata: {name: a}, spec: {command: [x], rebootOnSuccess: true}}`)
 		o.Spec.Image = c.spec
-		in := w.input(o)
-		in.Config.DefaultImage = c.config
-		r := &renderer{operation: Compile(in).op}
-		requireEqual(t, "image", r.image(), c.want)
-		r.config.SentinelImage = "tools"
-		requireEqual(t, "sentinel", r.sentinelContainer().Image, "tools")
-		r.config.SentinelImage = ""
-		requireEqual(t, "sentinel", r.sentinelContainer().Image, "example.org/agent:v1")
+		config := testConfig
+		config.DefaultImage = c.config
+		spec := func() corev1.PodSpec {
+			return render.DryRunObjects(nodeop.NewOperation(o, nil), config, w.nodes[0]).Job.Spec.Template.Spec
+		}
+		requireEqual(t, "image", spec().InitContainers[0].Image, c.want)
+		requireEqual(t, "sentinel", spec().Containers[0].Image, "example.org/agent:v1")
+		config.SentinelImage = "tools"
+		requireEqual(t, "sentinel", spec().Containers[0].Image, "tools")
 	}
 }
 

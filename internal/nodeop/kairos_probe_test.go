@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"fmt"
@@ -15,10 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/render"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-var probeConfig = Config{AgentImage: "example.org/agent:v1", Namespace: "skyhook", LabelKairos: true, PullSecret: "registry"}
+var probeConfig = nodeop.Config{AgentImage: "example.org/agent:v1", Namespace: "skyhook", LabelKairos: true, PullSecret: "registry"}
 
 // probeEnv is an environment whose nodes are probed for Kairos.
 type probeEnvironment struct {
@@ -34,7 +37,7 @@ func newProbeEnvironment(t *testing.T, nodes ...string) *probeEnvironment {
 func (l *probeEnvironment) pass() int {
 	l.t.Helper()
 	views := l.input(&v1alpha1.NodeOp{}).Nodes
-	looks := PlanKairosProbes(views, l.pods, probeConfig, l.now)
+	looks := kairos.PlanProbes(views, l.pods, probeConfig, l.now)
 	for _, e := range looks.Edits {
 		n := l.node(e.Node)
 		l.applyEdit(n, e.Edit)
@@ -46,7 +49,7 @@ func (l *probeEnvironment) pass() int {
 			}
 		}
 	}
-	l.createObjects(Objects{Pods: looks.Create})
+	l.createObjects(render.Objects{Pods: looks.Create})
 	for _, p := range looks.Delete {
 		l.pods = slices.DeleteFunc(l.pods, func(q *corev1.Pod) bool { return q == p })
 	}
@@ -56,12 +59,12 @@ func (l *probeEnvironment) pass() int {
 // finishProbes ends every probe.
 func (l *probeEnvironment) finishProbes() {
 	for _, p := range l.pods {
-		if IsPodFinished(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
+		if nodeop.IsPodFinished(p) || p.Labels[v1alpha1.LabelApp] != v1alpha1.AppLabeler {
 			continue
 		}
 		if k := l.hosts[p.Spec.NodeName]; k != nil {
 			p.Status.Phase = corev1.PodSucceeded
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerProbe, State: corev1.ContainerState{
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node-labeler", State: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{Message: string(k.Encode())}}}}
 		} else {
 			p.Status.Phase = corev1.PodFailed
@@ -114,7 +117,7 @@ func TestNodesAreLabelled(t *testing.T) {
 // The probe can read /etc and nothing else.
 func TestKairosProbe(t *testing.T) {
 	l := newProbeEnvironment(t, "n1")
-	compareGolden(t, "look.pod.yaml", toYAML(t, probeConfig.kairosProbe(l.input(&v1alpha1.NodeOp{}).Nodes[0])))
+	compareGolden(t, "look.pod.yaml", toYAML(t, kairos.PlanProbes(l.nodes, nil, probeConfig, l.now).Create[0]))
 }
 
 // Each boot is probed once. Outdated labels are removed, and labels of others stay.
@@ -132,8 +135,8 @@ func TestProbesOncePerBoot(t *testing.T) {
 	l.hosts["n1"] = after
 	l.runToEnd()
 	requireEqual(t, "pods made", len(l.created), 2)
-	requireEqual(t, "version", n.Annotations[annotationVersion], "v3.5.0")
-	requireEqual(t, "system", n.Labels[labelBootState], pack.KairosPassive)
+	requireEqual(t, "version", n.Annotations["kairos.io/version"], "v3.5.0")
+	requireEqual(t, "system", n.Labels["kairos.io/boot-state"], pack.KairosPassive)
 	_, still := n.Labels["kairos.io/flavor"]
 	requireEqual(t, "flavor", still, false)
 	delete(n.Labels, v1alpha1.LabelManaged) // a removed label is set again
@@ -169,31 +172,32 @@ func TestOptOut(t *testing.T) {
 	requireEqual(t, "pods made", len(l.created), 1)
 	off := probeConfig
 	off.LabelKairos = false
-	requireEqual(t, "switched off", len(PlanKairosProbes(l.nodes, nil, off, l.now).Create), 0)
+	requireEqual(t, "switched off", len(kairos.PlanProbes(l.nodes, nil, off, l.now).Create), 0)
 }
 
 // Few nodes are probed at the same time. One that is not ready does not count, and a failed probe is retried later.
 func TestProbesAreLimited(t *testing.T) {
+	const maxProbes = 10
 	var names []string
 	for i := range 25 {
 		names = append(names, fmt.Sprintf("n%02d", i))
 	}
 	l := newProbeEnvironment(t, names...)
 	l.pass()
-	requireEqual(t, "pods", len(l.pods), maxKairosProbes)
+	requireEqual(t, "pods", len(l.pods), maxProbes)
 	l.pass()
-	requireEqual(t, "pods", len(l.pods), maxKairosProbes)
+	requireEqual(t, "pods", len(l.pods), maxProbes)
 	l.nodes[0].Ready = false
 	l.pass()
-	requireEqual(t, "pods", len(l.pods), maxKairosProbes+1)
+	requireEqual(t, "pods", len(l.pods), maxProbes+1)
 	l.nodes[0].Ready = true
 	l.finishProbes() // all fail
 	l.runToEnd()
 	requireEqual(t, "pods made", len(l.created), 25)
 	requireEqual(t, "pods", len(l.pods), 25)
-	looks := PlanKairosProbes(l.input(&v1alpha1.NodeOp{}).Nodes, l.pods, probeConfig, l.now)
-	requireEqual(t, "again", looks.RetryAt.Sub(l.now), kairosProbeRetry)
-	l.now = l.now.Add(kairosProbeRetry)
+	looks := kairos.PlanProbes(l.input(&v1alpha1.NodeOp{}).Nodes, l.pods, probeConfig, l.now)
+	requireEqual(t, "again", looks.RetryAt.Sub(l.now), time.Hour)
+	l.now = l.now.Add(time.Hour)
 	for _, name := range names {
 		l.hosts[name] = &pack.Kairos{}
 	}
@@ -223,6 +227,6 @@ func TestSanitize(t *testing.T) {
 		"v1.32.4+k3s1": "v1.32.4-k3s1", "plain": "plain", "": "", "+++": "", "-x-": "x", "_a.b_": "a.b", "a b/c": "a-b-c",
 		strings.Repeat("a", 70): strings.Repeat("a", 63), strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62), "é": "",
 	} {
-		requireEqual(t, in, sanitize(in), out)
+		requireEqual(t, in, kairos.Sanitize(in), out)
 	}
 }

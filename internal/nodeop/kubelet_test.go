@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"slices"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -51,7 +52,7 @@ func (w *environment) runJob(j *batchv1.Job) {
 		if code != 0 {
 			p.Status.Phase = corev1.PodFailed
 		}
-		status := []corev1.ContainerStatus{{Name: containerCommand, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}}}
+		status := []corev1.ContainerStatus{{Name: nodeop.ContainerCommand, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}}}
 		p.Status.ContainerStatuses = status
 		j.Status.Active = 0
 		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue})
@@ -68,10 +69,10 @@ func (w *environment) runJob(j *batchv1.Job) {
 
 func (w *environment) runPreflight(p *corev1.Pod) {
 	container := func(s corev1.ContainerState) {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerPreflight, State: s}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: nodeop.ContainerPreflight, State: s}}
 	}
 	switch word := w.checks[p.Spec.NodeName]; {
-	case IsPodFinished(p):
+	case nodeop.IsPodFinished(p):
 	case word == "hang" && len(p.Status.ContainerStatuses) > 0:
 	case word == "hang":
 		container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}})
@@ -91,12 +92,12 @@ func (w *environment) runReboot(p *corev1.Pod) {
 		done, well := jobOutcome(j)
 		return done && well && j.Spec.Template.Spec.NodeName == p.Spec.NodeName && slices.Contains(p.Spec.Containers[0].Args, j.Name)
 	})
-	if n == nil || IsPodFinished(p) || waits && !ready {
+	if n == nil || nodeop.IsPodFinished(p) || waits && !ready {
 		return
 	}
 	end := func(m pack.Message) {
 		p.Status.Phase = corev1.PodSucceeded
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerReboot, State: corev1.ContainerState{
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: nodeop.ContainerReboot, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Message: string(m.Encode())}}}}
 	}
 	switch w.rebootModes[n.Name] {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 )
 
 // TestLargestLimits uses the largest value that the API accepts for each field with a time or a number of attempts. Nothing fails
@@ -19,9 +20,9 @@ func TestLargestLimits(t *testing.T) {
 	o := w.applyYAML(fmt.Sprintf(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, cordon: true, activeDeadlineSeconds: %d, rebootTimeoutSeconds: %d,
 		ttlSecondsAfterFinished: %d, backoffLimit: %d, drainOptions: {enabled: true, timeoutSeconds: %d, gracePeriodSeconds: %d}, preflight: {command: [y], activeDeadlineSeconds: %d}}}`,
 		int64(math.MaxInt64), math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32))
-	op := newOperation(&Input{NodeOp: o})
+	op := nodeop.NewOperation(o, nil)
 	for name, limit := range map[string]time.Duration{
-		"command": op.commandTimeout(), "reboot": op.rebootTimeout(), "preflight": op.preflightTimeout(), "drain": translateDrain(o.Spec.DrainOptions).Timeout,
+		"command": op.CommandTimeout(), "reboot": op.RebootTimeout(), "preflight": op.PreflightTimeout(), "drain": nodeop.TranslateDrain(o.Spec.DrainOptions).Timeout,
 	} {
 		if limit < 68*365*24*time.Hour {
 			t.Errorf("the limit of the %s is %s", name, limit)

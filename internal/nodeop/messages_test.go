@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"strings"
@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 )
 
 // A NodeOp without matching nodes reports that, waits, and is not finished.
@@ -64,12 +65,6 @@ func TestStatusIsBounded(t *testing.T) {
 
 // Names have valid lengths, and long ones are cut.
 func TestNames(t *testing.T) {
-	requireEqual(t, "short", truncateName("kairos-upgrade-node1", 57), "kairos-upgrade-node1")
-	requireEqual(t, "at the limit", truncateName(strings.Repeat("a", 57), 57), strings.Repeat("a", 57))
-	cut := truncateName(strings.Repeat("a", 43)+"."+strings.Repeat("b", 40), 57)
-	if len(cut) > 57 || strings.Contains(cut, ".-") {
-		t.Errorf("cut to %q", cut)
-	}
 	w := newEnvironment(t, strings.Repeat("n", 100)+".example.org")
 	o := w.applyYAML(`{metadata: {name: ` + strings.Repeat("o", 63) + `}, spec: {command: [x], rebootOnSuccess: true}}`)
 	w.runToEnd()
@@ -91,13 +86,13 @@ func TestTTL(t *testing.T) {
 	w := newEnvironment(t, "n1")
 	o := w.applyYAML(`{metadata: {name: check}, spec: {command: [x], ttlSecondsAfterFinished: 600}}`)
 	w.runToEnd()
-	expired, at := w.compile(o).IsExpired()
+	expired, at := nodeop.NewOperation(o, nil).IsExpired(w.now)
 	requireEqual(t, "expired", expired, false)
 	w.now = at.Time
-	expired, _ = w.compile(o).IsExpired()
+	expired, _ = nodeop.NewOperation(o, nil).IsExpired(w.now)
 	requireEqual(t, "expired", expired, true)
 	o.Spec.TTLSecondsAfterFinished = nil
-	expired, _ = w.compile(o).IsExpired()
+	expired, _ = nodeop.NewOperation(o, nil).IsExpired(w.now)
 	requireEqual(t, "expired", expired, false)
 }
 
@@ -107,7 +102,7 @@ func TestJobCannotRun(t *testing.T) {
 	o := w.applyYAML(plainOp)
 	w.tick()
 	p := findPod(w.pods, w.jobs[0].Name+"-x")
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerCommand, Image: "busybox:latest",
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: nodeop.ContainerCommand, Image: "busybox:latest",
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
 	w.pass()
 	requireEqual(t, "message", o.Status.NodeStatuses["n1"].Message, "image busybox:latest cannot be pulled: no such host")
@@ -121,7 +116,7 @@ func TestJobCannotRun(t *testing.T) {
 	}
 	w.jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue}}
 	w.pass()
-	requireEqual(t, "phase", isEntryFinal(o.Status.NodeStatuses["n1"]), false) // its pods may still be terminating
+	requireEqual(t, "phase", nodeop.IsEntryFinal(o.Status.NodeStatuses["n1"]), false) // its pods may still be terminating
 }
 
 // NodeOps in namespaces that the operator does not watch are rejected with a reason; those that have started are

@@ -12,24 +12,18 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Names that other programs depend on.
+// Names of containers, which other programs depend on.
 const (
-	containerCommand   = "nodeop"
-	containerSentinel  = "sentinel-creator"
-	containerReboot    = "reboot"
-	containerPreflight = "preflight"
-	volumeHost         = "host-root"
-	volumeSentinel     = "sentinel-volume"
-	envHostDir         = "HOST_DIR"
-	envJobName         = "JOB_NAME"
-	envNodeName        = "NODE_NAME"
-	sentinelFolder     = "/usr/local/.kairos" // on the host
-	sentinelMount      = "/sentinel"
-	defaultHostMount   = "/host"
+	ContainerCommand   = "nodeop"
+	ContainerReboot    = "reboot"
+	ContainerPreflight = "preflight"
 )
 
-// annotationNodeUID is on Jobs and pods: a node of the same name with another UID is another node.
-const annotationNodeUID = v1alpha1.Group + "/node-uid"
+// DefaultHostMount is where a command sees the host.
+const DefaultHostMount = "/host"
+
+// AnnotationNodeUID is on Jobs and pods: a node of the same name with another UID is another node.
+const AnnotationNodeUID = v1alpha1.Group + "/node-uid"
 
 // Ref names a NodeOp, its rollout and its holds.
 func Ref(o *v1alpha1.NodeOp) rollout.Ref {
@@ -50,6 +44,11 @@ func hashParts(parts ...string) uint64 {
 	return h.Sum64()
 }
 
+// NewObjectName names an object. The same input gives the same name.
+func NewObjectName(name string, uniqueBy ...string) string {
+	return truncateName(name, 57) + "-" + nameSuffix(uniqueBy...)
+}
+
 // nameSuffix is five characters that depend on the parts alone.
 func nameSuffix(parts ...string) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
@@ -61,5 +60,5 @@ func nameSuffix(parts ...string) string {
 	return string(out)
 }
 
-// labelValue makes a name fit into a label.
-func labelValue(name string) string { return truncateName(name, 63) }
+// LabelValue makes a name fit into a label.
+func LabelValue(name string) string { return truncateName(name, 63) }

@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeop compiles the kinds NodeOp and NodeOpUpgrade: a NodeOp to a rollout.Rollout, a task to a Job or a Pod,
-// an action to an edit of a node, and a report to a status. It is pure and has no client.
+// Package nodeop is what the packages below it know of a NodeOp: its identity, its limits, what nodes record of it, and the values that
+// one of them makes and the others read. All of them are pure and have no client.
 //
-//	ParseNode ─► Compile ─► (engine) ─► Change, Objects ─► Status, Events
+//	compile: NodeOp, nodes, Jobs, pods ─► Compiled ─► (engine) ─► record: action ─► edit of a node
+//	                                                          ├─► render: task ─► Job, pods
+//	                                                          └─► report: status, events
+//	upgrade: NodeOpUpgrade ─► NodeOp            kairos: the labels of nodes that run Kairos
 //
 // On a node the tasks of a NodeOp are a fixed chain: preflight, command, reboot. The command is a Job. The reboot pod
 // is created before the Job and waits on the host for a file that the Job creates when it has succeeded. So the Job
@@ -16,13 +19,9 @@
 package nodeop
 
 import (
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -33,31 +32,26 @@ import (
 // Kind is the kind of NodeOps, and the first part of the name of their rollouts: "NodeOp/default/check".
 const Kind = node.KindNodeOp
 
-// Input is everything that one NodeOp is compiled from.
-type Input struct {
-	NodeOp        *v1alpha1.NodeOp
-	Nodes         []*node.Node        // all nodes of the cluster, in the order of their creation and names
-	Jobs          []*batchv1.Job      // of the namespace; others than those of this NodeOp are ignored
-	Pods          []*corev1.Pod       // likewise
-	Budget        *Budget             // of the policy; nil when none is named or it does not exist
-	Proofs        node.Proofs         // of the NodeOp and of the policy
-	Findings      node.Findings       // of the nodes on which the proof is waited for
-	Marks         skyhookv1.NodeMarks // of the NodeOp and of the policy
-	PolicyMissing bool                // a policy is named and does not exist
-	Refused       node.Refusals       // tasks whose objects the API server refused at their last attempt
-	Config        Config
-	Now           time.Time // as in the Snapshot
-	Durations     *rollout.Durations
-}
+// UpgradeKind is the kind of the owner of a NodeOp that carries out an upgrade.
+const UpgradeKind = "NodeOpUpgrade"
 
-// Budget is what a DeploymentPolicy allows.
-type Budget struct {
-	Groups []rollout.Group
-	Of     map[string]rollout.GroupRef // Group.Ref by node
-	Place  map[string]string           // Target.Place by node
+// The tasks of a node, in their order.
+const (
+	TaskPreflight = "preflight"
+	TaskCommand   = "command"
+	TaskReboot    = "reboot"
+)
 
-	Windows *skyhookv1.Windows
-}
+// Prefixes and texts that other programs read.
+const (
+	PrefixTarget          = "target " // of the termination message of an upgrade; the version of the image follows
+	PrefixSkipped         = "Skipped by preflight: "
+	PrefixPreflightFailed = "Preflight failed: "
+	TextJobFailed         = "Job failed"
+	TextJobNotFound       = "Job not found"
+	TextJobDone           = "Job completed successfully"
+	TextRebootDone        = "Job and reboot completed successfully"
+)
 
 // Config is the configuration of the operator.
 type Config struct {
@@ -74,65 +68,79 @@ type Config struct {
 
 // Compiled is a NodeOp as the engine knows it, with what is needed to carry a plan out and to report about it.
 type Compiled struct {
-	Rollout  rollout.Rollout
-	Groups   []rollout.Group
-	Ledger   rollout.Ledger // in the status of this NodeOp; a policy of scope Policy has its own
-	Problems []Problem
-	Edits    []node.NamedEdit    // written without an action of a plan
-	Limits   []AttemptLimit      // to be set on Jobs, without an action of a plan
+	Operation  *Operation
+	Now        time.Time // as in the Snapshot
+	Rollout    rollout.Rollout
+	Groups     []rollout.Group
+	Ledger     rollout.Ledger // in the status of this NodeOp; a policy of scope Policy has its own
+	Problems   []Problem
+	Edits      []node.NamedEdit // written without an action of a plan
+	Limits     []AttemptLimit   // to be set on Jobs, without an action of a plan
+	Nodes      []*Node          // that belong to the operation or did, in the order of all nodes; see Add
+	Missing    []string         // nodes that were started and do not exist any more
+	UsualVisit time.Duration    // how long a node usually takes; 0 if unknown
+
+	SharesBudget bool                   // of a policy
+	Windows      *skyhookv1.Windows     // of that policy; may be nil
+	Start        *v1alpha1.StartTargets // to be recorded; nil if they are, or are not needed
+	Removed      bool                   // deleted, and no node carries anything of it: the finalizer may be removed
+
 	LeftPods map[string][]string // pods by node that a drain left because nothing recreates them; filled in by the caller
-	Removed  bool                // deleted, and no node carries anything of it: the finalizer may be removed
 
-	in           *Input
-	op           *operation
-	pass         *passState
-	sharesBudget bool // of a policy
-	isOrphan     bool // the NodeOp no longer exists
-	order        []*target
-	index        map[string]*target // by node
-	missing      []string           // nodes that were started and do not exist any more
-	budget       *Budget
-	start        *v1alpha1.StartTargets // to be recorded; nil if they are, or are not needed
+	byName map[string]*Node
 }
 
-// IsFinished reports whether the NodeOp has finished.
-func (c *Compiled) IsFinished() bool { return c.op.isFinished() }
-
-// HasEndedOn reports whether a finished NodeOp was carried out on a node, which records nothing of it any more. A node that it did not
-// begin with, because it failed elsewhere, may still be admitted by another operator. The status of a large one that has completed
-// lists no nodes.
-func (c *Compiled) HasEndedOn(name string) bool {
-	if !c.op.isFinished() {
-		return false
+// Add adds a node.
+func (c *Compiled) Add(n *Node) {
+	if c.byName == nil {
+		c.byName = map[string]*Node{}
 	}
-	if entry, isListed := c.pass.status.NodeStatuses[name]; isListed {
-		return isEntryFinal(entry)
-	}
-	return c.pass.status.Phase == v1alpha1.PhaseCompleted && len(c.pass.status.NodeStatuses) < int(c.pass.status.Total)
+	c.Nodes, c.byName[n.Name] = append(c.Nodes, n), n
 }
 
-// GracePeriod is the grace period of evictions; nil for that of each pod.
-func (c *Compiled) GracePeriod() *int64 {
-	d := c.op.spec().DrainOptions
-	if d == nil || d.GracePeriodSeconds == nil || *d.GracePeriodSeconds < 0 {
-		return nil
-	}
-	return new(int64(*d.GracePeriodSeconds))
-}
-
-// CompileOrphan compiles a NodeOp that no longer exists and left a hold behind, so that the hold is released.
-func CompileOrphan(owner rollout.Ref, in Input) *Compiled {
-	name, uid, _ := strings.Cut(owner.Name, "@")
-	in.NodeOp = &v1alpha1.NodeOp{}
-	in.NodeOp.Namespace, in.NodeOp.Name = owner.Namespace, name
-	in.NodeOp.UID, in.NodeOp.DeletionTimestamp = types.UID(uid), &metav1.Time{Time: in.Now}
-	c := Compile(&in)
-	c.Rollout.Ref, c.Rollout.UID, c.isOrphan = owner, uid, true
-	return c
-}
+// Node returns what is known of a node; nil if the operation has nothing to do with it.
+func (c *Compiled) Node(name string) *Node { return c.byName[name] }
 
 // Problem is a fault of a NodeOp that a user must fix.
 type Problem struct {
 	Reason rollout.Reason
 	Text   string // a sentence without a full stop
+}
+
+// AttemptLimit is a backoffLimit to set on a Job, so that it begins no further attempt. Suspending the Job or lowering its
+// parallelism would delete the pod of the running attempt; a lower backoffLimit does not.
+type AttemptLimit struct {
+	Job          *batchv1.Job
+	BackoffLimit int32
+}
+
+// Node is what is known of a node of a NodeOp.
+type Node struct {
+	Name           string
+	IsControlPlane bool
+	IsLeaving      bool                 // not selected any more
+	Record         node.OpRecord        // on the node, or inherited from what a predecessor left
+	IsInherited    bool                 // the record was rebuilt
+	FinalEntry     *v1alpha1.NodeStatus // that a predecessor wrote; nil if there is none
+	Found          Findings
+	Command        Progress
+}
+
+// Findings are what the Jobs and pods of a node report. They are recorded, because these objects are deleted later.
+type Findings struct {
+	Skip          string // with what the check skips the node; empty if it does not
+	Exit          *int32 // of the last attempt of the command
+	Output        string
+	Attempts      int32
+	TargetVersion string // that the command of an upgrade installed
+	BootedVersion string // that came up after the reboot
+}
+
+// Progress is how far the Job of a node is.
+type Progress struct {
+	HasRun   bool   // a pod of the Job exists or existed
+	Failed   int32  // attempts
+	Exit     *int32 // of the last one that failed
+	Output   string
+	RetryFor string // why it is tried again, and when; empty if it is not
 }

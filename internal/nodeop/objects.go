@@ -4,114 +4,26 @@
 package nodeop
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/pack"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // Prefixes of the names that objects have in a plan, as in "Job check-n1-abcde".
 const (
-	kindJob = "Job "
-	kindPod = "Pod "
+	PrefixJob = "Job "
+	PrefixPod = "Pod "
 )
 
-// nodeObjects are the Jobs and pods of a NodeOp on one node.
-type nodeObjects struct {
-	jobs       []*batchv1.Job
-	preflights []*corev1.Pod
-	reboots    []*corev1.Pod
-	workers    []*corev1.Pod // made by the Job controller
-	checks     []*corev1.Pod // run commands of proofs
-}
-
-// groupObjects selects the objects of the NodeOp on some nodes, and groups them by node.
-func (c *compiler) groupObjects(nodes []*node.Node) {
-	all := make([]nodeObjects, len(nodes))
-	c.objects = make(map[string]*nodeObjects, len(nodes))
-	for i, n := range nodes {
-		c.objects[n.Name] = &all[i]
+// SplitObjectName splits the name that an object has in a plan into its name and its kind.
+func SplitObjectName(object string) (name string, isJob bool) {
+	if name, isJob := strings.CutPrefix(object, PrefixJob); isJob {
+		return name, true
 	}
-	if len(nodes) == 0 {
-		return
-	}
-	ours := map[types.UID]bool{}
-	for _, j := range c.in.Jobs {
-		if !c.op.owns(j) {
-			continue
-		}
-		ours[j.UID] = true
-		if on := c.objects[j.Spec.Template.Spec.NodeName]; on != nil {
-			on.jobs = append(on.jobs, j)
-		}
-	}
-	for _, p := range c.in.Pods {
-		on := c.objects[p.Spec.NodeName]
-		if on == nil {
-			continue
-		}
-		owner := metav1.GetControllerOfNoCopy(p)
-		switch {
-		case owner != nil && owner.Kind == "Job" && ours[owner.UID]:
-			on.workers = append(on.workers, p)
-		case !c.op.owns(p):
-		case p.Labels[v1alpha1.LabelReboot] == "true":
-			on.reboots = append(on.reboots, p)
-		case p.Labels[skyhookv1.LabelProof] != "":
-			on.checks = append(on.checks, p)
-		case p.Labels[v1alpha1.LabelPreflight] == "true":
-			on.preflights = append(on.preflights, p)
-		}
-	}
-}
-
-func (o *nodeObjects) findJob(name, nodeUID string) *batchv1.Job {
-	for _, j := range o.jobs {
-		uid := j.Annotations[annotationNodeUID]
-		if j.Name == name && (uid == "" || uid == nodeUID) {
-			return j
-		}
-	}
-	return nil
-}
-
-// findUnfinishedJob finds a Job that has not ended, such as one for an earlier node of that name.
-func (o *nodeObjects) findUnfinishedJob() *batchv1.Job {
-	for _, j := range o.jobs {
-		if finished, _ := jobOutcome(j); !finished {
-			return j
-		}
-	}
-	return nil
-}
-
-// findPredecessorReboot finds the reboot pod of a predecessor, which does not note the UID of the node.
-func (o *nodeObjects) findPredecessorReboot() *corev1.Pod {
-	for _, p := range o.reboots {
-		if p.Annotations[annotationNodeUID] == "" && p.DeletionTimestamp == nil {
-			return p
-		}
-	}
-	return nil
-}
-
-func findPod(pods []*corev1.Pod, name string) *corev1.Pod {
-	for _, p := range pods {
-		if p.Name == name {
-			return p
-		}
-	}
-	return nil
+	return strings.TrimPrefix(object, PrefixPod), false
 }
 
 // IsPodFinished reports whether all containers of a pod have ended.
@@ -119,8 +31,8 @@ func IsPodFinished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// finalCondition returns the condition of an ended Job; nil before. Only then does no pod of it run.
-func finalCondition(j *batchv1.Job) *batchv1.JobCondition {
+// FinalCondition returns the condition of an ended Job; nil before. Only then does no pod of it run.
+func FinalCondition(j *batchv1.Job) *batchv1.JobCondition {
 	for i := range j.Status.Conditions {
 		cond := &j.Status.Conditions[i]
 		isFinal := cond.Type == batchv1.JobComplete || cond.Type == batchv1.JobFailed
@@ -131,108 +43,10 @@ func finalCondition(j *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
-func jobOutcome(j *batchv1.Job) (finished, succeeded bool) {
-	cond := finalCondition(j)
-	return cond != nil, cond != nil && cond.Type == batchv1.JobComplete
-}
+// IsJobKept reports whether a Job of a NodeOp is kept for its logs although a plan sweeps it.
+func IsJobKept(j *batchv1.Job) bool { return FinalCondition(j) != nil }
 
-// jobFailure is the reason and message of a failed Job; empty for any other.
-func jobFailure(j *batchv1.Job) string {
-	cond := finalCondition(j)
-	if cond == nil || cond.Type != batchv1.JobFailed {
-		return ""
-	}
-	text := strings.TrimPrefix(cond.Reason+": "+cond.Message, ": ")
-	return strings.TrimSuffix(node.Truncate(text, 300), ".")
-}
-
-// commandRun is the state of the newest pod of a Job.
-type commandRun struct {
-	exit    *int32
-	output  string
-	waiting string // why a container cannot start
-	reason  rollout.Reason
-}
-
-func (o *nodeObjects) lastRun(job string) commandRun {
-	var newest *corev1.Pod
-	for _, p := range o.workers {
-		isOlder := newest != nil && !newest.CreationTimestamp.Before(&p.CreationTimestamp)
-		if metav1.GetControllerOf(p).Name == job && !isOlder {
-			newest = p
-		}
-	}
-	out := commandRun{}
-	if newest == nil {
-		return out
-	}
-	for _, s := range slices.Concat(newest.Status.InitContainerStatuses, newest.Status.ContainerStatuses) {
-		if ended := s.State.Terminated; ended != nil && s.Name == containerCommand {
-			out.exit, out.output = new(ended.ExitCode), node.Truncate(strings.TrimSpace(ended.Message), 1000)
-		}
-		if s.State.Waiting != nil && out.waiting == "" {
-			out.reason, out.waiting = startFailure(&s)
-		}
-	}
-	return out
-}
-
-// startFailure says why a waiting container cannot start; nothing when it only takes time.
-func startFailure(s *corev1.ContainerStatus) (rollout.Reason, string) {
-	w := s.State.Waiting
-	message := node.Truncate(strings.TrimSpace(w.Message), 200)
-	if message == "" {
-		message = w.Reason
-	}
-	switch w.Reason {
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
-		return rollout.ReasonImagePull, fmt.Sprintf("image %s cannot be pulled: %s", s.Image, message)
-	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ContainerCannotRun":
-		return rollout.ReasonKubeletRejected, fmt.Sprintf("container %s cannot start: %s", s.Name, message)
-	}
-	return "", ""
-}
-
-// podRun is the state of the only container of a preflight or reboot pod.
-type podRun struct {
-	started *metav1.Time                     // nil before the first start
-	ended   *corev1.ContainerStateTerminated // the last time
-	why     *rollout.Why                     // why it cannot start
-}
-
-func readPodRun(p *corev1.Pod) podRun {
-	isOurs := func(s corev1.ContainerStatus) bool { return s.Name == containerPreflight || s.Name == containerReboot }
-	at := slices.IndexFunc(p.Status.ContainerStatuses, isOurs)
-	if at < 0 {
-		return podRun{}
-	}
-	s := &p.Status.ContainerStatuses[at]
-	out := podRun{ended: s.LastTerminationState.Terminated}
-	if s.State.Terminated != nil {
-		out.ended = s.State.Terminated
-	}
-	if s.State.Waiting != nil {
-		if reason, text := startFailure(s); reason != "" {
-			out.why = &rollout.Why{Reason: reason, Text: text, About: kindPod + p.Namespace + "/" + p.Name}
-		}
-	}
-	switch {
-	case s.State.Running != nil:
-		out.started = &s.State.Running.StartedAt
-	case out.ended != nil:
-		out.started = &out.ended.StartedAt
-	}
-	return out
-}
-
-// readRebootProof is what the agent reports about a reboot; nil when it reports nothing.
-func readRebootProof(p *corev1.Pod) *pack.Reboot {
-	ended := readPodRun(p).ended
-	if ended == nil || ended.ExitCode != 0 {
-		return nil
-	}
-	if m, ok := pack.DecodeMessage(ended.Message); ok {
-		return m.Reboot
-	}
-	return nil
+// IsPodKept is IsJobKept for a pod.
+func IsPodKept(p *corev1.Pod) bool {
+	return p.Labels[v1alpha1.LabelReboot] == "true" && p.Status.Phase == corev1.PodSucceeded
 }

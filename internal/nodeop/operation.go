@@ -10,192 +10,175 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // Limits that apply where the spec sets none.
 const (
-	defaultPreflightTimeout = 120 * time.Second
-	defaultTryTimeout       = time.Hour // of one pod of a Job
-	defaultRebootTimeout    = 30 * time.Minute
-	defaultBackoffLimit     = 6
-	imagePullTimeout        = time.Hour        // of a preflight pod
-	maxRetryDelay           = 10 * time.Minute // between two attempts of a Job
-	deadlineGrace           = 90 * time.Second // after which a Job that missed its own deadline is failed
+	DefaultPreflightTimeout = 120 * time.Second
+	DefaultBackoffLimit     = 6
+	ImagePullTimeout        = time.Hour        // of a preflight pod
+	MaxRetryDelay           = 10 * time.Minute // between two attempts of a Job
+	DeadlineGrace           = 90 * time.Second // after which a Job that missed its own deadline is failed
+
+	DefaultTryTimeout    = time.Hour // of one pod of a Job
+	defaultRebootTimeout = 30 * time.Minute
 )
 
-// operation is what the NodeOp object says: its identity, its spec, and the limits that follow from the spec. Every stage
-// reads it.
-type operation struct {
-	nodeOp *v1alpha1.NodeOp
-	config Config
-	marks  skyhookv1.NodeMarks
-	proofs node.Proofs
+// Operation is what the NodeOp object says: its identity, its spec, and the limits that follow from the spec. Every package reads it.
+type Operation struct {
+	NodeOp *v1alpha1.NodeOp
+	Marks  skyhookv1.NodeMarks // of the NodeOp and of its policy
+	Proofs node.Proofs         // likewise
 
-	mark      string // names this NodeOp in annotations of nodes
-	recordKey string // the annotation of its record
+	Owner     rollout.Ref // of its rollout and its holds
+	Mark      string      // names this NodeOp in annotations of nodes
+	RecordKey string      // the annotation of its record
+	IsOrphan  bool        // the NodeOp no longer exists
 }
 
-func newOperation(in *Input) *operation {
-	o := in.NodeOp
-	return &operation{nodeOp: o, config: in.Config, marks: in.Marks, proofs: in.Proofs, mark: v1alpha1.CordonedBy(o), recordKey: node.OpRecordKey(string(o.UID))}
+// NewOperation reads a NodeOp and its policy, which may be nil.
+func NewOperation(o *v1alpha1.NodeOp, p *skyhookv1.DeploymentPolicy) *Operation {
+	return &Operation{NodeOp: o, Marks: Marks(o, p), Proofs: Proofs(o, p), Owner: Ref(o), Mark: v1alpha1.CordonedBy(o), RecordKey: node.OpRecordKey(string(o.UID))}
 }
 
-// passState is what is known of an operation in one pass only.
-type passState struct {
-	*operation
-	status     *v1alpha1.NodeOpStatus
-	now        time.Time
-	timing     *rollout.Durations
-	refused    node.Refusals
-	findings   node.Findings
-	usualVisit time.Duration // how long a node usually takes; 0 if unknown
+// NewOrphan is the operation of a NodeOp that no longer exists and left a hold behind, so that the hold is released.
+func NewOrphan(owner rollout.Ref, now time.Time) *Operation {
+	name, uid, _ := strings.Cut(owner.Name, "@")
+	o := &v1alpha1.NodeOp{}
+	o.Namespace, o.Name, o.UID, o.DeletionTimestamp = owner.Namespace, name, types.UID(uid), &metav1.Time{Time: now}
+	out := NewOperation(o, nil)
+	out.Owner, out.IsOrphan = owner, true
+	return out
 }
 
-func (op *operation) spec() *v1alpha1.NodeOpSpec { return &op.nodeOp.Spec }
+// Spec returns the spec.
+func (op *Operation) Spec() *v1alpha1.NodeOpSpec { return &op.NodeOp.Spec }
 
-func (op *operation) ref() rollout.Ref { return Ref(op.nodeOp) }
+// IsDeleting reports whether the NodeOp is being deleted.
+func (op *Operation) IsDeleting() bool { return op.NodeOp.DeletionTimestamp != nil }
 
-func (op *operation) isDeleting() bool { return op.nodeOp.DeletionTimestamp != nil }
-
-// isFinished reports whether the phase is terminal.
-func (op *operation) isFinished() bool {
-	phase := op.nodeOp.Status.Phase
+// IsFinished reports whether the phase is terminal.
+func (op *Operation) IsFinished() bool {
+	phase := op.NodeOp.Status.Phase
 	return phase == v1alpha1.PhaseCompleted || phase == v1alpha1.PhaseFailed
 }
 
-// selectsNodes reports whether further nodes may be started.
-func (op *operation) selectsNodes() bool { return !op.isFinished() && !op.isDeleting() }
+// SelectsNodes reports whether further nodes may be started.
+func (op *Operation) SelectsNodes() bool { return !op.IsFinished() && !op.IsDeleting() }
 
-func (op *operation) reboots() bool { return isTrue(op.spec().RebootOnSuccess) }
+// Reboots reports whether a node reboots after the command.
+func (op *Operation) Reboots() bool { return IsTrue(op.Spec().RebootOnSuccess) }
 
-// sharesReboot reports whether the reboot waits for others that owe one on the node. After an upgrade it does not: only the pod of its
+// SharesReboot reports whether the reboot waits for others that owe one on the node. After an upgrade it does not: only the pod of its
 // own reboot sees which system came up.
-func (op *operation) sharesReboot() bool {
-	return op.reboots() && isTrue(op.spec().ShareReboots) && isTrue(op.spec().Cordon) && !op.isUpgrade()
+func (op *Operation) SharesReboot() bool {
+	return op.Reboots() && IsTrue(op.Spec().ShareReboots) && IsTrue(op.Spec().Cordon) && !op.IsUpgrade()
 }
 
-// rebootsAtOnce reports whether the pod that reboots the node waits for the Job by itself.
-func (op *operation) rebootsAtOnce() bool { return op.reboots() && !op.sharesReboot() }
+// RebootsAtOnce reports whether the pod that reboots the node waits for the Job by itself.
+func (op *Operation) RebootsAtOnce() bool { return op.Reboots() && !op.SharesReboot() }
 
-// isUpgrade reports whether this NodeOp carries a NodeOpUpgrade out.
-func (op *operation) isUpgrade() bool {
-	owner := metav1.GetControllerOf(op.nodeOp)
+// IsUpgrade reports whether this NodeOp carries a NodeOpUpgrade out.
+func (op *Operation) IsUpgrade() bool {
+	owner := metav1.GetControllerOf(op.NodeOp)
 	return owner != nil && owner.Kind == UpgradeKind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/")
 }
 
-// owns reports whether a Job or Pod is controlled by this NodeOp.
-func (op *operation) owns(m metav1.Object) bool {
+// Owns reports whether a Job or Pod is controlled by this NodeOp.
+func (op *Operation) Owns(m metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(m)
-	return owner != nil && owner.UID == op.nodeOp.UID && owner.UID != ""
+	return owner != nil && owner.UID == op.NodeOp.UID && owner.UID != ""
 }
 
-// recordOn returns the record of this NodeOp on a node. A record of another node of that name does not count.
-func (op *operation) recordOn(n *node.Node) (rec node.OpRecord, ok bool) {
-	recorded := op.stateOn(n)
-	ok = recorded.Problem == "" && recorded.Record.NodeOp == op.mark && recorded.Record.Node == n.UID
+// RecordOn returns the record of this NodeOp on a node. A record of another node of that name does not count.
+func (op *Operation) RecordOn(n *node.Node) (rec node.OpRecord, ok bool) {
+	recorded := op.StateOn(n)
+	ok = recorded.Problem == "" && recorded.Record.NodeOp == op.Mark && recorded.Record.Node == n.UID
 	return recorded.Record, ok
 }
 
-// stateOn returns what a node records of this NodeOp, whatever it is. The key of a record has a part of the UID only: one that
+// StateOn returns what a node records of this NodeOp, whatever it is. The key of a record has a part of the UID only: one that
 // names another NodeOp is not of this one.
-func (op *operation) stateOn(n *node.Node) node.OpState {
-	found := n.NodeOpState(op.recordKey)
+func (op *Operation) StateOn(n *node.Node) node.OpState {
+	found := n.NodeOpState(op.RecordKey)
 	isReadable := found.Problem == "" && found.Record.NodeOp != ""
-	if isReadable && found.Record.NodeOp != op.mark {
+	if isReadable && found.Record.NodeOp != op.Mark {
 		return node.OpState{}
 	}
 	return found
 }
 
-// isOn reports whether a node carries an annotation of this NodeOp.
-func (op *operation) isOn(n *node.Node) bool {
-	return op.stateOn(n).Exists || op.isCordonedByMark(n)
+// IsOn reports whether a node carries an annotation of this NodeOp.
+func (op *Operation) IsOn(n *node.Node) bool {
+	return op.StateOn(n).Exists || op.IsCordonedByMark(n)
 }
 
-// isCordonedByMark reports whether the predecessor's annotation on a node names this NodeOp.
-func (op *operation) isCordonedByMark(n *node.Node) bool {
-	return n.Annotations[v1alpha1.AnnotationCordonedBy] == op.mark
+// IsCordonedByMark reports whether the predecessor's annotation on a node names this NodeOp.
+func (op *Operation) IsCordonedByMark(n *node.Node) bool {
+	return n.Annotations[v1alpha1.AnnotationCordonedBy] == op.Mark
 }
 
-// objectName names the Job (what is empty) or a pod for one admission of a node. The same input gives the same name.
-func (op *operation) objectName(what string, n *node.Node, admission int) string {
-	parts := []string{op.nodeOp.Name, what, n.Name}
+// ObjectName names the Job (what is empty) or a pod for one admission of a node.
+func (op *Operation) ObjectName(what string, n *node.Node, admission int) string {
+	parts := []string{op.NodeOp.Name, what, n.Name}
 	if what == "" {
-		parts = []string{op.nodeOp.Name, n.Name}
+		parts = []string{op.NodeOp.Name, n.Name}
 	}
-	return truncateName(strings.Join(parts, "-"), 57) + "-" + nameSuffix(string(op.nodeOp.UID), n.UID, n.Name, what, strconv.Itoa(admission))
+	return NewObjectName(strings.Join(parts, "-"), string(op.NodeOp.UID), n.UID, n.Name, what, strconv.Itoa(admission))
 }
 
-func (op *operation) preflightName(n *node.Node, rec *node.OpRecord) string {
-	return op.objectName(containerPreflight, n, max(1, rec.Admission))
+// PreflightName names the pod of the check.
+func (op *Operation) PreflightName(n *node.Node, rec *node.OpRecord) string {
+	return op.ObjectName(ContainerPreflight, n, max(1, rec.Admission))
 }
 
-func (op *operation) preflightTimeout() time.Duration {
-	if d := op.spec().Preflight.ActiveDeadlineSeconds; d != nil && *d > 0 {
+// PreflightTimeout is how long the check may take.
+func (op *Operation) PreflightTimeout() time.Duration {
+	if d := op.Spec().Preflight.ActiveDeadlineSeconds; d != nil && *d > 0 {
 		return time.Duration(*d) * time.Second
 	}
-	return defaultPreflightTimeout
+	return DefaultPreflightTimeout
 }
 
-func (op *operation) backoffLimit() int32 {
-	if limit := op.spec().BackoffLimit; limit != nil {
+// BackoffLimit is how often a failed attempt is followed by another one.
+func (op *Operation) BackoffLimit() int32 {
+	if limit := op.Spec().BackoffLimit; limit != nil {
 		return *limit
 	}
-	return defaultBackoffLimit
+	return DefaultBackoffLimit
 }
 
-// activeDeadlineSeconds is the deadline of a Job; nil for none. It is at most that of a pod, 68 years: the Job controller
+// ActiveDeadlineSeconds is the deadline of a Job; nil for none. It is at most that of a pod, 68 years: the Job controller
 // multiplies it to nanoseconds, which overflow above 292 years, and then fails the Job at once.
-func (op *operation) activeDeadlineSeconds() *int64 {
-	if d := op.spec().ActiveDeadlineSeconds; d != nil {
+func (op *Operation) ActiveDeadlineSeconds() *int64 {
+	if d := op.Spec().ActiveDeadlineSeconds; d != nil {
 		return new(min(*d, math.MaxInt32))
 	}
 	return nil
 }
 
-// commandTimeout is the time after which a Job is failed that does not end by itself.
-func (op *operation) commandTimeout() time.Duration {
-	if d := op.activeDeadlineSeconds(); d != nil {
-		return time.Duration(*d)*time.Second + deadlineGrace
+// CommandTimeout is the time after which a Job is failed that does not end by itself.
+func (op *Operation) CommandTimeout() time.Duration {
+	if d := op.ActiveDeadlineSeconds(); d != nil {
+		return time.Duration(*d)*time.Second + DeadlineGrace
 	}
-	tries := time.Duration(min(op.backoffLimit(), 1000)) + 1
-	return tries*(defaultTryTimeout+maxRetryDelay) + deadlineGrace
+	tries := time.Duration(min(op.BackoffLimit(), 1000)) + 1
+	return tries*(DefaultTryTimeout+MaxRetryDelay) + DeadlineGrace
 }
 
-func (op *operation) rebootTimeout() time.Duration {
-	if d := op.spec().RebootTimeoutSeconds; d != nil {
+// RebootTimeout is how long a reboot may take.
+func (op *Operation) RebootTimeout() time.Duration {
+	if d := op.Spec().RebootTimeoutSeconds; d != nil {
 		return time.Duration(*d) * time.Second
 	}
 	return defaultRebootTimeout
 }
 
-// translateDrain translates the drain options. With a timeout the node is skipped after it, unless onTimeout says otherwise.
-func translateDrain(d *v1alpha1.DrainOptions) rollout.Drain {
-	out := rollout.Drain{OnTimeout: rollout.DrainWait}
-	if d == nil {
-		return out
-	}
-	if d.TimeoutSeconds != nil && *d.TimeoutSeconds > 0 {
-		out.Timeout, out.OnTimeout = time.Duration(*d.TimeoutSeconds)*time.Second, rollout.DrainSkip
-		if d.OnTimeout != "" {
-			out.OnTimeout = rollout.DrainTimeout(d.OnTimeout)
-		}
-	}
-	if isTrue(d.Enabled) {
-		out.Delete = isTrue(d.DisableEviction)
-		policy.AddPodOptions(&out, &d.DrainPodOptions)
-	}
-	if d.LoadBalancerDelaySeconds != nil {
-		out.LoadBalancerDelay = time.Duration(*d.LoadBalancerDelaySeconds) * time.Second
-	}
-	return out
-}
-
-// isTrue reports whether an optional field is set to true.
-func isTrue(b *bool) bool { return b != nil && *b }
+// IsTrue reports whether an optional field is set to true.
+func IsTrue(b *bool) bool { return b != nil && *b }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"fmt"
@@ -13,14 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/upgrade"
 )
 
 // A command that hangs, or a Job without a pod, fails at its deadline. Then its Job is deleted, and the next node
 // starts.
 func TestDeadline(t *testing.T) {
 	for spec, limit := range map[string]time.Duration{
-		"activeDeadlineSeconds: 60": time.Minute + deadlineGrace,
-		"backoffLimit: 1":           2*(defaultTryTimeout+maxRetryDelay) + deadlineGrace,
+		"activeDeadlineSeconds: 60": time.Minute + nodeop.DeadlineGrace,
+		"backoffLimit: 1":           2*(nodeop.DefaultTryTimeout+nodeop.MaxRetryDelay) + nodeop.DeadlineGrace,
 	} {
 		w := newEnvironment(t, "n1", "n2")
 		o := w.applyYAML(`{metadata: {name: check}, spec: {command: [x], concurrency: 1, cordon: true, uncordonOnFailure: true, ` + spec + `}}`)
@@ -33,7 +35,7 @@ func TestDeadline(t *testing.T) {
 		w.runToEnd()
 		e := o.Status.NodeStatuses["n1"]
 		requireEqual(t, "phase", e.Phase, v1alpha1.PhaseFailed)
-		if !strings.HasPrefix(e.Message, textJobFailed+": ") || !strings.Contains(e.Message, limit.String()) {
+		if !strings.HasPrefix(e.Message, nodeop.TextJobFailed+": ") || !strings.Contains(e.Message, limit.String()) {
 			t.Errorf("%s: it says %q, and may take %s", spec, e.Message, limit)
 		}
 		requireEqual(t, "Jobs left", len(w.jobs), 1)
@@ -74,7 +76,7 @@ func TestSameNameElsewhere(t *testing.T) {
 // try.
 func TestUpgradeIsTriedTwice(t *testing.T) {
 	w := newEnvironment(t, "n1")
-	o := w.addNodeOp(NewUpgradeNodeOp(newUpgrade(t, `{image: x, force: true}`)))
+	o := w.addNodeOp(upgrade.NewNodeOp(newUpgrade(t, `{image: x, force: true}`)))
 	w.commands["n1"] = "fail"
 	w.runToEnd()
 	requireEqual(t, "attempts", o.Status.NodeStatuses["n1"].Attempts, int32(2))

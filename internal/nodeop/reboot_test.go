@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"slices"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 )
 
 const rebootingOp = `{metadata: {name: up}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], cordon: true, rebootOnSuccess: true, concurrency: 1}}`
@@ -129,7 +130,7 @@ func TestSharedReboot(t *testing.T) {
 	w.runToEnd()
 	requireEqual(t, "phase", one.Status.Phase, v1alpha1.PhaseCompleted)
 	requireEqual(t, "phase", two.Status.Phase, v1alpha1.PhaseCompleted)
-	requireEqual(t, "message", two.Status.NodeStatuses["n1"].Message, textRebootDone)
+	requireEqual(t, "message", two.Status.NodeStatuses["n1"].Message, nodeop.TextRebootDone)
 	requireEqual(t, "boot", w.node("n1").BootID, "boot-1'") // once
 	requireEqual(t, "reboot pods", len(slices.DeleteFunc(slices.Clone(w.pods), func(p *corev1.Pod) bool { return !isRebootPod(p) })), 1)
 	requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"slices"
@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -82,7 +83,7 @@ func TestRebootIsProven(t *testing.T) {
 	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
 	requireEqual(t, "order", w.actionOrder("run command"), "cp1 n1")
 	for _, n := range w.nodes {
-		requireEqual(t, "message", o.Status.NodeStatuses[n.Name].Message, textRebootDone)
+		requireEqual(t, "message", o.Status.NodeStatuses[n.Name].Message, nodeop.TextRebootDone)
 		requireEqual(t, "boot", n.BootID, "boot-1'")
 		requireEqual(t, "cordoned", n.Unschedulable, false)
 	}
@@ -160,7 +161,7 @@ func TestResultIsFinal(t *testing.T) {
 	w.runToEnd()
 	requireEqual(t, "n1", o.Status.NodeStatuses["n1"].Phase, v1alpha1.PhaseCompleted)
 	requireEqual(t, "n2", o.Status.NodeStatuses["n2"].Phase, v1alpha1.PhaseFailed)
-	requireEqual(t, "n2", o.Status.NodeStatuses["n2"].Message, textJobNotFound)
+	requireEqual(t, "n2", o.Status.NodeStatuses["n2"].Message, nodeop.TextJobNotFound)
 	requireEqual(t, "jobs", w.countCreated("Job"), 2)
 	was := o.Status.DeepCopy()
 	w.addNode("n9")
@@ -192,7 +193,7 @@ func TestFailureLeavesOthers(t *testing.T) {
 		w.commands["n1"] = "fail"
 		w.runToEnd()
 		e := o.Status.NodeStatuses["n1"]
-		requireEqual(t, "message", e.Message, textJobFailed)
+		requireEqual(t, "message", e.Message, nodeop.TextJobFailed)
 		requireEqual(t, "exit code", *e.ExitCode, int32(3))
 		requireEqual(t, "attempts", e.Attempts, int32(3))
 		requireEqual(t, "output", e.Output, "no such file")
@@ -249,11 +250,11 @@ func TestControlPlaneAtOnce(t *testing.T) {
 	w.tick()
 	requireEqual(t, "order", w.actionOrder("run command"), "cp1 cp2 n1")
 	w.tick()
-	requireEqual(t, "warned", w.hasWarning(eventQuorum), true)
+	requireEqual(t, "warned", w.hasWarning("ControlPlaneAtOnce"), true)
 	w = newEnvironment(t, "cp1", "cp2")
 	w.applyYAML(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, concurrency: 1}}`)
 	w.runToEnd()
-	requireEqual(t, "warned", w.hasWarning(eventQuorum), false)
+	requireEqual(t, "warned", w.hasWarning("ControlPlaneAtOnce"), false)
 }
 
 // The check skips or fails a node before its workloads are disturbed, and its deadline starts when it runs.

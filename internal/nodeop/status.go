@@ -4,296 +4,50 @@
 package nodeop
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/policy"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// maxEntries bounds the nodes in status.
-const maxEntries = 200
-
-// reporter builds the status of a NodeOp from the report of the engine.
-type reporter struct {
-	*passState
-	compiled *Compiled
-	report   rollout.Report
+// IsEntryFinal reports whether the entry of a node in the status does not change any more.
+func IsEntryFinal(e v1alpha1.NodeStatus) bool {
+	awaitsReboot := e.RebootStatus == v1alpha1.RebootPending
+	return e.Phase == v1alpha1.PhaseFailed || e.Phase == v1alpha1.PhaseCompleted && !awaitsReboot
 }
 
-// Status is the status that follows from a report. A terminal status does not change.
-func (c *Compiled) Status(report rollout.Report, groups []rollout.GroupReport) v1alpha1.NodeOpStatus {
-	was := *c.pass.status
-	if c.op.isFinished() {
-		return *was.DeepCopy()
-	}
-	r := &reporter{c.pass, c, report}
-	entries, total := r.entries()
-
-	out := v1alpha1.NodeOpStatus{ObservedGeneration: c.op.nodeOp.Generation, Admission: was.Admission.DeepCopy(), LastUpdated: was.LastUpdated}
-	out.Counters = countEntries(entries)
-	out.Total = total
-	out.Phase = r.phase(out.Counters, len(entries))
-	out.NodeStatuses = limitEntries(entries)
-	out.CompartmentStatuses = compartmentStatuses(c.op, groups)
-	var windows *skyhookv1.Windows
-	if budget := c.budget; budget != nil {
-		windows = budget.Windows
-	}
-	out.EstimatedCompletion = policy.EstimateCompletion(windows, report.Completion, was.EstimatedCompletion, c.pass.now)
-	if c.op.spec().Targets == v1alpha1.TargetsAtStart {
-		out.StartTargets = cmp.Or(was.StartTargets.DeepCopy(), c.start)
-	}
-	out.Conditions = r.conditions(&out)
-	setUpdateTimes(&out, &was, c.pass.now)
-	return out
-}
-
-func countEntries(entries map[string]v1alpha1.NodeStatus) v1alpha1.Counters {
-	var out v1alpha1.Counters
-	for _, e := range entries {
-		switch {
-		case !isEntryFinal(e):
-			out.InProgress++
-		case e.Phase == v1alpha1.PhaseFailed:
-			out.Failed++
-		case isEntrySkipped(e):
-			out.Skipped++
-		default:
-			out.Completed++
-		}
-	}
-	return out
-}
-
-// setUpdateTimes sets the times of the last update where anything but a time differs from the status before.
-func setUpdateTimes(out, was *v1alpha1.NodeOpStatus, t time.Time) {
-	now := metav1.NewTime(node.WholeSeconds(t))
-	for name, e := range out.NodeStatuses {
-		old := was.NodeStatuses[name]
-		e.LastUpdated = old.LastUpdated
-		if old.LastUpdated.IsZero() || !equality.Semantic.DeepEqual(e, old) {
-			e.LastUpdated = now
-		}
-		out.NodeStatuses[name] = e
-	}
-
-	a, b := out.DeepCopy(), was.DeepCopy()
-	for _, s := range []*v1alpha1.NodeOpStatus{a, b} {
-		s.LastUpdated, s.Admission, s.EstimatedCompletion = metav1.Time{}, nil, nil
-		clearTimes(s.Conditions, s.NodeStatuses)
-	}
-	if !equality.Semantic.DeepEqual(a, b) {
-		out.LastUpdated = now
-	}
-}
-
-// HasNews reports whether a status says more than the stored one about anything but the progress of drains.
-func HasNews(stored, status v1alpha1.NodeOpStatus) bool {
-	isDraining := func(s v1alpha1.NodeOpStatus) bool {
-		for _, e := range s.NodeStatuses {
-			if e.Drain != nil {
-				return true
-			}
-		}
-		return false
-	}
-	if !isDraining(stored) && !isDraining(status) {
-		return true
-	}
-	a, b := stored.DeepCopy(), status.DeepCopy()
-	for _, s := range []*v1alpha1.NodeOpStatus{a, b} {
-		s.LastUpdated, s.Admission = metav1.Time{}, nil
-		clearTimes(s.Conditions, s.NodeStatuses)
-		for name, e := range s.NodeStatuses {
-			e.Drain = nil
-			s.NodeStatuses[name] = e
-		}
-	}
-	return !equality.Semantic.DeepEqual(a, b)
-}
-
-// clearTimes makes statuses comparable that differ in the times of their updates.
-func clearTimes(conditions []metav1.Condition, entries map[string]v1alpha1.NodeStatus) {
-	for i := range conditions {
-		conditions[i].LastTransitionTime = metav1.Time{}
-	}
-	for name, e := range entries {
-		e.LastUpdated = metav1.Time{}
-		entries[name] = e
-	}
-}
-
-// isEntrySkipped reports whether the check skipped the node.
-func isEntrySkipped(e v1alpha1.NodeStatus) bool {
+// IsEntrySkipped reports whether the check skipped the node.
+func IsEntrySkipped(e v1alpha1.NodeStatus) bool {
 	return e.Phase == v1alpha1.PhaseCompleted && e.JobName == ""
 }
 
-// entries are the entries of all nodes that were started, and the number of all nodes.
-func (r *reporter) entries() (entries map[string]v1alpha1.NodeStatus, total int32) {
-	verdicts := make(map[string]rollout.Verdict, len(r.report.Verdicts))
-	for _, v := range r.report.Verdicts {
-		verdicts[v.Node] = v
-	}
-	entries = make(map[string]v1alpha1.NodeStatus, len(r.compiled.order))
-	for _, t := range r.compiled.order {
-		started := t.rec.Admitted || t.rec.Result != nil
-		if started {
-			entries[t.node.Name] = r.entry(t, verdicts[t.node.Name])
-		}
-		if started || !t.leaving {
-			total++
-		}
-	}
-	for _, d := range r.report.Draining {
-		if e, ok := entries[d.Node]; ok {
-			e.Drain = policy.DescribeDrain(d)
-			entries[d.Node] = e
-		}
-	}
-	for _, name := range r.compiled.missing {
-		entries[name] = r.missingEntry(r.status.NodeStatuses[name])
-		total++
-	}
-	return entries, total
-}
-
-// missingEntry is the entry of a node that no longer exists. Unless it was final before, it fails.
-func (r *reporter) missingEntry(e v1alpha1.NodeStatus) v1alpha1.NodeStatus {
-	if isEntryFinal(e) {
-		return e
-	}
-	e.Phase, e.Message = v1alpha1.PhaseFailed, "the node no longer exists"
-	e.CompletionTime = new(metav1.NewTime(node.WholeSeconds(r.now)))
-	if e.RebootStatus == v1alpha1.RebootPending {
-		e.RebootStatus = v1alpha1.RebootCancelled
-	}
-	return e
-}
-
-// entry is the entry of a node that was started.
-func (r *reporter) entry(t *target, v rollout.Verdict) v1alpha1.NodeStatus {
-	isPredecessors := t.rec.Node == "" && t.hasEntry && isEntryFinal(t.entry)
-	if isPredecessors && !t.rec.Admitted {
-		return t.entry
-	}
-
-	out := v1alpha1.NodeStatus{JobName: t.rec.Job, RebootStatus: v1alpha1.RebootNotRequested}
-	if r.reboots() {
-		out.RebootStatus = v1alpha1.RebootPending
-	}
-	if t.rec.At != nil {
-		out.StartTime = new(metav1.NewTime(*t.rec.At))
-	}
-	if result := t.rec.Result; result != nil {
-		out.ExitCode, out.Attempts, out.Output, out.Message = result.Exit, result.Attempts, result.Output, result.Message
-		out.TargetVersion, out.CurrentVersion = result.Target, result.Booted
-	}
-	if t.rec.Admitted {
-		r.setProgress(&out, t, v.Why)
-	} else {
-		setOutcome(&out, t.rec.Result)
-	}
-	return out
-}
-
-// setOutcome fills in how the operation ended on a node.
-func setOutcome(out *v1alpha1.NodeStatus, result *node.Result) {
-	out.Phase, out.CompletionTime = result.Phase, new(metav1.NewTime(result.At))
-	switch {
-	case result.Skipped:
-		out.RebootStatus, out.JobName = v1alpha1.RebootNotRequested, ""
-	case out.RebootStatus != v1alpha1.RebootPending:
-	case result.IsFailed() && result.Booted == "":
-		out.RebootStatus = v1alpha1.RebootCancelled
-	default:
-		out.RebootStatus = v1alpha1.RebootCompleted
-	}
-}
-
-// setProgress fills in how far a node in progress is. A reason why it waits is the message.
-func (r *reporter) setProgress(out *v1alpha1.NodeStatus, t *target, why rollout.Why) {
-	command, j := t.rec.Command, t.job()
-	inPreflight := command == nil && r.spec().Preflight != nil && !t.rec.Preflight.Is(node.StepDone)
-	switch {
-	case inPreflight:
-		out.Phase, out.Message, out.RebootStatus = v1alpha1.PhasePreflight, "Preflight in progress", v1alpha1.RebootNotRequested
-	case command == nil:
-		out.Phase, out.Message = v1alpha1.PhasePending, "The node is prepared"
-	case command.Is(node.StepDone):
-		isRebooting := out.RebootStatus == v1alpha1.RebootPending && t.rec.Proving == nil
-		out.Phase, out.Message = v1alpha1.PhaseRunning, textJobDone // until the node is released
-		switch {
-		case isRebooting:
-			out.Phase = v1alpha1.PhaseCompleted
-		case out.RebootStatus == v1alpha1.RebootPending:
-			out.RebootStatus = v1alpha1.RebootCompleted // and its proof is waited for
-		}
-	case j == nil || !t.hasRun(j):
-		out.Phase, out.Message = v1alpha1.PhasePending, "Job created"
-	default:
-		out.Phase, out.Message, out.Attempts = v1alpha1.PhaseRunning, "Job is running", cmp.Or(j.Status.Failed, out.Attempts)
-		if last := t.objects.lastFailure(j.Name); last != nil {
-			out.ExitCode, out.Output = last.exit, last.output
-		}
-	}
-	if why.Text != "" && isWaitReason(why.Reason) {
-		out.Message = node.Truncate(why.Text, 500)
-	}
-}
-
-// isWaitReason reports whether a reason says why a node does not go on.
-func isWaitReason(reason rollout.Reason) bool {
-	switch reason {
-	case "", rollout.ReasonWorking, rollout.ReasonRetry, rollout.ReasonUpNext, rollout.ReasonFinished:
+// HasEndedOn reports whether a finished NodeOp was carried out on a node, which records nothing of it any more. A node that it did not
+// begin with, because it failed elsewhere, may still be admitted by another operator. The status of a large one that has completed
+// lists no nodes.
+func (op *Operation) HasEndedOn(name string) bool {
+	if !op.IsFinished() {
 		return false
 	}
-	return true
+	status := &op.NodeOp.Status
+	if entry, isListed := status.NodeStatuses[name]; isListed {
+		return IsEntryFinal(entry)
+	}
+	return status.Phase == v1alpha1.PhaseCompleted && len(status.NodeStatuses) < int(status.Total)
 }
 
-// phase sums up the nodes. It is not final while any node is in progress.
-func (r *reporter) phase(n v1alpha1.Counters, started int) v1alpha1.Phase {
-	allDone := n.Total > 0 && n.Completed+n.Failed+n.Skipped >= n.Total
-	isStopped := n.Failed > 0 && isTrue(r.spec().StopOnFailure)
-	isFinal := n.InProgress == 0 && r.compiled.Rollout.Broken == nil && (allDone || isStopped)
-	switch {
-	case isFinal && n.Failed > 0:
-		return v1alpha1.PhaseFailed
-	case isFinal:
-		return v1alpha1.PhaseCompleted
-	case started == 0:
-		return v1alpha1.PhasePending
+// IsExpired reports whether the Jobs and pods of a finished NodeOp have been kept for ttlSecondsAfterFinished, and until when
+// they are kept. The time is zero when they are kept forever.
+func (op *Operation) IsExpired(now time.Time) (expired bool, at metav1.Time) {
+	ttl := op.Spec().TTLSecondsAfterFinished
+	if ttl == nil || !op.IsFinished() || op.IsDeleting() {
+		return false, metav1.Time{}
 	}
-	return v1alpha1.PhaseRunning
-}
-
-// limitEntries returns all entries of a small cluster; of a large one those that are not complete, failures first.
-func limitEntries(all map[string]v1alpha1.NodeStatus) map[string]v1alpha1.NodeStatus {
-	if len(all) <= maxEntries {
-		return all
+	finished := op.NodeOp.Status.LastUpdated
+	if cond := meta.FindStatusCondition(op.NodeOp.Status.Conditions, v1alpha1.ConditionProgressing); cond != nil && !cond.LastTransitionTime.IsZero() {
+		finished = cond.LastTransitionTime
 	}
-	var failed, open []string
-	for name, e := range all {
-		switch {
-		case e.Phase == v1alpha1.PhaseFailed:
-			failed = append(failed, name)
-		case !isEntryFinal(e):
-			open = append(open, name)
-		}
-	}
-	slices.Sort(failed)
-	slices.Sort(open)
-	names := append(failed, open...)
-	out := map[string]v1alpha1.NodeStatus{}
-	for _, name := range names[:min(len(names), maxEntries)] {
-		out[name] = all[name]
-	}
-	return out
+	at = metav1.NewTime(finished.Add(time.Duration(*ttl) * time.Second))
+	return !now.Before(at.Time), at
 }

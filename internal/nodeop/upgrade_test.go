@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package nodeop_test
 
 import (
 	"os"
@@ -18,6 +18,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/report"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/upgrade"
 )
 
 func newUpgrade(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
@@ -33,15 +37,15 @@ func newUpgrade(t *testing.T, spec string) *v1alpha1.NodeOpUpgrade {
 func TestUpgradeNodeOp(t *testing.T) {
 	u := newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], nodeSelector: {matchLabels: {kairos.io/managed: "true"}},
   concurrency: 1, stopOnFailure: true}`)
-	compareGolden(t, "upgrade.nodeop.yaml", toYAML(t, NewUpgradeNodeOp(u)))
+	compareGolden(t, "upgrade.nodeop.yaml", toYAML(t, upgrade.NewNodeOp(u)))
 	proven := newUpgrade(t, `{image: x, proof: {nodeConditions: [{type: example.com/Tested}], timeout: 10m}}`)
-	requireEqual(t, "proof", NewUpgradeNodeOp(proven).Spec.Proof.NodeConditions[0].Type, "example.com/Tested")
-	c := NewUpgradeNodeOp(newUpgrade(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
-	requireEqual(t, "reboot", isTrue(c.Spec.RebootOnSuccess), false)
-	requireEqual(t, "cordon", isTrue(c.Spec.Cordon), false) // no workload is disturbed
+	requireEqual(t, "proof", upgrade.NewNodeOp(proven).Spec.Proof.NodeConditions[0].Type, "example.com/Tested")
+	c := upgrade.NewNodeOp(newUpgrade(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
+	requireEqual(t, "reboot", nodeop.IsTrue(c.Spec.RebootOnSuccess), false)
+	requireEqual(t, "cordon", nodeop.IsTrue(c.Spec.Cordon), false) // no workload is disturbed
 	requireEqual(t, "preflight", c.Spec.Preflight == nil, true)
-	requireEqual(t, "preflight", NewUpgradeNodeOp(newUpgrade(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
-	requireEqual(t, "reboot", isTrue(NewUpgradeNodeOp(newUpgrade(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
+	requireEqual(t, "preflight", upgrade.NewNodeOp(newUpgrade(t, `{image: x, force: true}`)).Spec.Preflight == nil, true)
+	requireEqual(t, "reboot", nodeop.IsTrue(upgrade.NewNodeOp(newUpgrade(t, `{image: x, upgradeRecovery: true}`)).Spec.RebootOnSuccess), true)
 }
 
 // TestUpgradeScript runs the script with a fake kairos-agent that records its arguments.
@@ -87,7 +91,7 @@ func TestUpgradeScript(t *testing.T) {
 			put("target", c.target, 0o644)
 			put("host", c.host, 0o644)
 			put("host-os", c.hostOS, 0o644)
-			child := NewUpgradeNodeOp(newUpgrade(t, c.spec))
+			child := upgrade.NewNodeOp(newUpgrade(t, c.spec))
 			cmd := exec.Command(child.Spec.Command[0], child.Spec.Command[1:]...)
 			cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TARGET_KAIROS_RELEASE=" + dir + "/target", "TARGET_OS_RELEASE=" + dir + "/none",
 				"HOST_KAIROS_RELEASE=" + dir + "/host", "HOST_OS_RELEASE=" + dir + "/host-os", "TERMINATION_LOG=" + dir + "/log"}
@@ -126,7 +130,7 @@ func TestUpgradePreflight(t *testing.T) {
 					}
 				}
 			}
-			p := NewUpgradeNodeOp(newUpgrade(t, `{image: x}`)).Spec.Preflight
+			p := upgrade.NewNodeOp(newUpgrade(t, `{image: x}`)).Spec.Preflight
 			requireEqual(t, "image", p.Image, "")
 			cmd := exec.Command(p.Command[0], p.Command[1:]...)
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TARGET_KAIROS_RELEASE=" + dir + "/target", "TARGET_OS_RELEASE=" + dir + "/none",
@@ -144,25 +148,25 @@ func TestUpgradePreflight(t *testing.T) {
 func TestUpgradeStatus(t *testing.T) {
 	u := newUpgrade(t, `{image: x}`)
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	s := UpgradeStatus(u, nil, nil, now)
+	s := upgrade.Status(u, nil, nil, now)
 	requireEqual(t, "phase", s.Phase, v1alpha1.PhasePending)
-	o := NewUpgradeNodeOp(u)
-	u.Status = UpgradeStatus(u, o, nil, now)
+	o := upgrade.NewNodeOp(u)
+	u.Status = upgrade.Status(u, o, nil, now)
 	requireEqual(t, "phase", u.Status.Phase, v1alpha1.PhaseInitializing)
 	requireEqual(t, "message", u.Status.Message, "NodeOp created")
 	o.Status.Phase = v1alpha1.PhaseCompleted
 	o.Status.NodeStatuses = map[string]v1alpha1.NodeStatus{"n1": {Phase: v1alpha1.PhaseCompleted, RebootStatus: v1alpha1.RebootCompleted, TargetVersion: "v4.1.0-k3sv1.34.7+k3s1"}}
-	n := &node.Node{Name: "n1", Annotations: map[string]string{annotationVersion: "v4.1.0"}, Labels: map[string]string{labelVersionPrefix: "k3s", labelVersion: "v1.34.7-k3s1"}}
-	s = UpgradeStatus(u, o, []*node.Node{n}, now)
+	n := &node.Node{Name: "n1", Annotations: map[string]string{"kairos.io/version": "v4.1.0"}, Labels: map[string]string{"kairos.io/software-version-prefix": "k3s", "kairos.io/software-version": "v1.34.7-k3s1"}}
+	s = upgrade.Status(u, o, []*node.Node{n}, now)
 	requireEqual(t, "message", s.Message, "Upgrade operation completed successfully")
-	n.Annotations[annotationVersion] = "v4.0.0"
-	s = UpgradeStatus(u, o, []*node.Node{n}, now)
+	n.Annotations["kairos.io/version"] = "v4.0.0"
+	s = upgrade.Status(u, o, []*node.Node{n}, now)
 	requireEqual(t, "message", s.Message, "Upgrade operation completed successfully, but these nodes booted another version: n1")
-	requireEqual(t, "same again", UpgradeStatus(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*node.Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
-	s = UpgradeStatus(u, nil, nil, now) // deleted: not created again
+	requireEqual(t, "same again", upgrade.Status(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*node.Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
+	s = upgrade.Status(u, nil, nil, now) // deleted: not created again
 	requireEqual(t, "phase", s.Phase, v1alpha1.PhaseFailed)
 	o.OwnerReferences = nil
-	s = UpgradeStatus(u, o, nil, now)
+	s = upgrade.Status(u, o, nil, now)
 	requireEqual(t, "phase", s.Phase, v1alpha1.PhasePending)
 	requireEqual(t, "accepted", s.Conditions[0].Reason, v1alpha1.ReasonInvalidSpec)
 }
@@ -174,7 +178,7 @@ func TestUpgradeFallsBack(t *testing.T) {
 		w := newEnvironment(t, "n1", "n2", "n3")
 		w.output = "target v4.1.0-k3s"
 		w.rebootModes["n1"], w.rebootModes["n2"] = "came up", "falls back"
-		o := w.addNodeOp(NewUpgradeNodeOp(newUpgrade(t, spec)))
+		o := w.addNodeOp(upgrade.NewNodeOp(newUpgrade(t, spec)))
 		w.runToEnd()
 		requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseFailed)
 		n1, n2 := o.Status.NodeStatuses["n1"], o.Status.NodeStatuses["n2"]
@@ -187,7 +191,7 @@ func TestUpgradeFallsBack(t *testing.T) {
 		requireEqual(t, "order", w.actionOrder("run command"), "n1 n2")
 		requireEqual(t, "n2 cordoned", w.node("n2").Unschedulable, true)
 		u := newUpgrade(t, spec)
-		s := UpgradeStatus(u, o, w.input(o).Nodes, w.now)
+		s := upgrade.Status(u, o, w.input(o).Nodes, w.now)
 		requireEqual(t, "upgrade", s.Phase, v1alpha1.PhaseFailed)
 		requireEqual(t, "versions", s.NodeStatuses["n2"].CurrentVersion+" "+s.NodeStatuses["n2"].TargetVersion, "v4.0.0-k3s v4.1.0-k3s")
 	}
@@ -201,7 +205,7 @@ func TestUpgradeFallsBack(t *testing.T) {
 // An upgrade copies its own root filesystem, so Kubernetes adds as little to it as possible.
 func TestUpgradeJob(t *testing.T) {
 	w := newEnvironment(t, "n1")
-	o := w.addNodeOp(NewUpgradeNodeOp(newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], force: true}`)))
+	o := w.addNodeOp(upgrade.NewNodeOp(newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], force: true}`)))
 	for range 6 {
 		w.tick()
 	}
@@ -221,7 +225,7 @@ func TestUpgradeJob(t *testing.T) {
 // Options of the drain replace the defaults of an upgrade one by one. Without an upgrade of the active system nothing is drained.
 func TestUpgradeDrainOptions(t *testing.T) {
 	describe := func(spec string) string {
-		return strings.TrimSpace(toYAML(t, NewUpgradeNodeOp(newUpgrade(t, spec)).Spec.DrainOptions))
+		return strings.TrimSpace(toYAML(t, upgrade.NewNodeOp(newUpgrade(t, spec)).Spec.DrainOptions))
 	}
 	requireEqual(t, "by default", describe(`{image: x}`), "deleteEmptyDirData: true\nenabled: true\nforce: false\nignoreDaemonSets: true")
 	requireEqual(t, "with options", describe(`{image: x, drainOptions: {force: true, deleteEmptyDirData: false, timeoutSeconds: 60, onTimeout: Force, wait: BeforeCordon, waitTimeout: 2h0m0s}}`),
@@ -248,7 +252,7 @@ func TestHasNews(t *testing.T) {
 		{status(3, "waits"), status(2, "runs"), true},
 		{status(0, "waits"), status(0, "waits"), true},
 	} {
-		if got := HasNews(c.stored, c.status); got != c.want {
+		if got := report.HasNews(c.stored, c.status); got != c.want {
 			t.Errorf("from %+v to %+v: %v", c.stored, c.status, got)
 		}
 		if c.stored.NodeStatuses["n1"].Drain != nil && c.stored.NodeStatuses["n1"].Drain.PodsLeft != 3 {
@@ -259,8 +263,8 @@ func TestHasNews(t *testing.T) {
 
 // Labels of an earlier boot do not count.
 func TestVersionOfBoot(t *testing.T) {
-	n := &node.Node{BootID: "b2", Annotations: map[string]string{annotationVersion: "v1", v1alpha1.AnnotationLooked: "b1 kairos"}}
-	requireEqual(t, "version", kairosVersion(n), "")
+	n := &node.Node{BootID: "b2", Annotations: map[string]string{"kairos.io/version": "v1", v1alpha1.AnnotationLooked: "b1 kairos"}}
+	requireEqual(t, "version", kairos.VersionOf(n), "")
 	n.Annotations[v1alpha1.AnnotationLooked] = "b2 kairos"
-	requireEqual(t, "version", kairosVersion(n), "v1-")
+	requireEqual(t, "version", kairos.VersionOf(n), "v1-")
 }

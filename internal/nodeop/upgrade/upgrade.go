@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+// Package upgrade turns a NodeOpUpgrade into the NodeOp that carries it out, and the status of that into the status of the upgrade.
+package upgrade
 
 import (
 	"cmp"
@@ -14,10 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 )
-
-// UpgradeKind is the kind of the owner of a NodeOp that carries out an upgrade.
-const UpgradeKind = "NodeOpUpgrade"
 
 //go:embed upgrade.sh.tmpl
 var upgradeScript string
@@ -33,25 +32,25 @@ var neverCopied = []string{"/etc/hostname", "/etc/hosts"}
 // upgradeRetries is low because each try writes a whole system to the disk of the node, and seldom ends differently.
 const upgradeRetries = 1
 
-// NewUpgradeNodeOp renders the NodeOp that carries out an upgrade. Without a reboot no workload is disturbed, so nodes are not drained.
+// NewNodeOp renders the NodeOp that carries out an upgrade. Without a reboot no workload is disturbed, so nodes are not drained.
 // An upgrade of the recovery system is never skipped, because the version of that system is unknown.
-func NewUpgradeNodeOp(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
+func NewNodeOp(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
 	active := u.Spec.UpgradeActive == nil || *u.Spec.UpgradeActive
-	compare := active && !isTrue(u.Spec.UpgradeRecovery) && !isTrue(u.Spec.Force)
+	compare := active && !nodeop.IsTrue(u.Spec.UpgradeRecovery) && !nodeop.IsTrue(u.Spec.Force)
 	out := &v1alpha1.NodeOp{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind},
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: nodeop.Kind},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: u.Name, Namespace: u.Namespace,
 			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByUpgrade, v1alpha1.LabelUpgrade: u.Name},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: UpgradeKind, Name: u.Name, UID: u.UID, Controller: new(true), BlockOwnerDeletion: new(true),
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: nodeop.UpgradeKind, Name: u.Name, UID: u.UID, Controller: new(true), BlockOwnerDeletion: new(true),
 			}},
 		},
 		Spec: v1alpha1.NodeOpSpec{
 			NodeSelector: *u.Spec.NodeSelector.DeepCopy(), Image: u.Spec.Image, ImagePullSecrets: slices.Clone(u.Spec.ImagePullSecrets),
 			Command:     []string{"/bin/sh", "-c", renderUpgradeScript(u, active, compare)},
-			Concurrency: u.Spec.Concurrency, CountUnavailable: u.Spec.CountUnavailable, StopOnFailure: new(isTrue(u.Spec.StopOnFailure)), UncordonOnFailure: new(isTrue(u.Spec.UncordonOnFailure)),
-			HostMountPath: defaultHostMount, Cordon: new(active), RebootOnSuccess: new(active), BackoffLimit: new(int32(upgradeRetries)),
+			Concurrency: u.Spec.Concurrency, CountUnavailable: u.Spec.CountUnavailable, StopOnFailure: new(nodeop.IsTrue(u.Spec.StopOnFailure)), UncordonOnFailure: new(nodeop.IsTrue(u.Spec.UncordonOnFailure)),
+			HostMountPath: nodeop.DefaultHostMount, Cordon: new(active), RebootOnSuccess: new(active), BackoffLimit: new(int32(upgradeRetries)),
 			Proof: u.Spec.Proof.DeepCopy(),
 		},
 	}
@@ -60,7 +59,7 @@ func NewUpgradeNodeOp(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
 	}
 	if compare {
 		out.Spec.Preflight = &v1alpha1.Preflight{
-			Command: []string{"/bin/sh", "-c", preflightScript}, ActiveDeadlineSeconds: new(int32(defaultPreflightTimeout / time.Second)),
+			Command: []string{"/bin/sh", "-c", preflightScript}, ActiveDeadlineSeconds: new(int32(nodeop.DefaultPreflightTimeout / time.Second)),
 		}
 	}
 	return out
@@ -80,11 +79,11 @@ func upgradeDrain(d *v1alpha1.UpgradeDrainOptions) *v1alpha1.DrainOptions {
 // renderUpgradeScript renders the command that runs on each node.
 func renderUpgradeScript(u *v1alpha1.NodeOpUpgrade, active, compare bool) string {
 	call := "kairos-agent "
-	if isTrue(u.Spec.Debug) {
+	if nodeop.IsTrue(u.Spec.Debug) {
 		call += "--debug "
 	}
 	var calls []string
-	if isTrue(u.Spec.UpgradeRecovery) {
+	if nodeop.IsTrue(u.Spec.UpgradeRecovery) {
 		calls = append(calls, call+"upgrade --recovery --source dir:/")
 	}
 	if active {
@@ -107,13 +106,13 @@ func renderUpgradeScript(u *v1alpha1.NodeOpUpgrade, active, compare bool) string
 // shellQuote quotes a word for a shell.
 func shellQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// IsUpgradeOf reports whether a NodeOp is the one that carries out an upgrade.
-func IsUpgradeOf(o *v1alpha1.NodeOp, u *v1alpha1.NodeOpUpgrade) bool {
+// IsOf reports whether a NodeOp is the one that carries out an upgrade.
+func IsOf(o *v1alpha1.NodeOp, u *v1alpha1.NodeOpUpgrade) bool {
 	owner := metav1.GetControllerOf(o)
-	return owner != nil && owner.UID == u.UID && owner.Kind == UpgradeKind
+	return owner != nil && owner.UID == u.UID && owner.Kind == nodeop.UpgradeKind
 }
 
-// IsUpgradeFinished reports whether an upgrade has ended. No NodeOp is created for it any more.
-func IsUpgradeFinished(u *v1alpha1.NodeOpUpgrade) bool {
+// IsFinished reports whether an upgrade has ended. No NodeOp is created for it any more.
+func IsFinished(u *v1alpha1.NodeOpUpgrade) bool {
 	return u.Status.Phase == v1alpha1.PhaseCompleted || u.Status.Phase == v1alpha1.PhaseFailed
 }

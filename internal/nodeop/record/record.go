@@ -1,47 +1,55 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+// Package record turns the actions of a plan into edits of the nodes of a NodeOp.
+package record
 
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// prefixTarget begins the termination message of an upgrade; the version of the image follows.
-const prefixTarget = "target "
+// Input is what the edit of an action depends on.
+type Input struct {
+	Operation  *nodeop.Operation
+	Node       *node.Node     // as it is after the earlier actions of the plan
+	Holds      []rollout.Hold // all of them on the node
+	Known      *nodeop.Node   // nil when the node is none of the operation
+	UsualVisit time.Duration  // how long a node usually takes; 0 if unknown
+	Now        time.Time
+}
 
 // recorder turns the actions of a plan into edits of one node.
 type recorder struct {
-	*passState
-	owner    rollout.Ref // of the hold
-	isOrphan bool        // the NodeOp no longer exists
-	node     *node.Node
-	target   *target // nil when the node is not a target
+	op   *nodeop.Operation
+	node *node.Node
+	in   *Input
 }
 
-// Change is the edit of an action. n is the node as it is after the earlier actions of the plan, and holds are all holds on
-// it. The edit of a Run is written before its Objects are created. Applying an edit twice has the same effect as once.
-func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
-	r := c.recorder(n)
+// Change is the edit of an action. The edit of a Run is written before its objects are created. Applying an edit twice has the same
+// effect as once.
+func Change(a rollout.Action, in *Input) (node.Edit, error) {
+	r := &recorder{in.Operation, in.Node, in}
 	switch a.Verb { // valid for a node whose record cannot be read
 	case rollout.VerbRelease:
-		return r.releaseHold(holds), nil
+		return r.releaseHold(), nil
 	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck: // they change nothing on the node
 		return node.Edit{}, nil
 	}
-	if p := c.op.stateOn(n).Problem; p != "" {
-		return node.Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)
+	if p := in.Operation.StateOn(in.Node).Problem; p != "" {
+		return node.Edit{}, fmt.Errorf("changing node %s: %s", in.Node.Name, p)
 	}
 	switch a.Verb {
 	case rollout.VerbAdmit:
 		return r.admit(a), nil
 	case rollout.VerbHold:
-		return r.placeHold(a, holds), nil
+		return r.placeHold(a), nil
 	case rollout.VerbCount:
 		return r.recordPods(a), nil
 	case rollout.VerbJoin:
@@ -58,17 +66,13 @@ func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) 
 	return node.Edit{}, nil
 }
 
-func (c *Compiled) recorder(n *node.Node) *recorder {
-	return &recorder{c.pass, c.Rollout.Ref, c.isOrphan, n, c.index[n.Name]}
-}
-
 // record is the record of the node, or what was inherited from a predecessor.
 func (r *recorder) record() node.OpRecord {
-	if rec, ok := r.recordOn(r.node); ok {
+	if rec, ok := r.op.RecordOn(r.node); ok {
 		return rec.Clone()
 	}
-	if t := r.target; t != nil && (t.inherited || t.rec.Result != nil) {
-		return t.rec.Clone()
+	if known := r.in.Known; known != nil && (known.IsInherited || known.Record.Result != nil) {
+		return known.Record.Clone()
 	}
 	return node.OpRecord{}
 }
@@ -76,20 +80,20 @@ func (r *recorder) record() node.OpRecord {
 func (r *recorder) editRecord(change func(*node.OpRecord)) node.Edit {
 	rec := r.record()
 	change(&rec)
-	rec.Node, rec.NodeOp = r.node.UID, r.mark
+	rec.Node, rec.NodeOp = r.node.UID, r.op.Mark
 	e := node.Edit{}
-	e.SetAnnotation(r.node, r.recordKey, rec.String())
+	e.SetAnnotation(r.node, r.op.RecordKey, rec.String())
 	return e
 }
 
 func (r *recorder) removeRecord() node.Edit {
 	e := node.Edit{}
-	e.RemoveAnnotation(r.node, r.recordKey)
+	e.RemoveAnnotation(r.node, r.op.RecordKey)
 	return e
 }
 
 func (r *recorder) newStep(state string) *node.Step {
-	return &node.Step{State: state, At: node.WholeSeconds(r.now)}
+	return &node.Step{State: state, At: node.WholeSeconds(r.in.Now)}
 }
 
 // admit records the admission: from now on the node is in progress.
@@ -99,22 +103,22 @@ func (r *recorder) admit(a rollout.Action) node.Edit {
 			return
 		}
 		*rec = node.OpRecord{
-			Held: rec.Held, Admitted: true, Admission: rec.Admission + 1, At: new(node.WholeSeconds(r.now)),
-			Order: a.Order, Batch: a.Batch, Group: a.Group, Offered: r.node.Offers(r.proofs.Resources()),
+			Held: rec.Held, Admitted: true, Admission: rec.Admission + 1, At: new(node.WholeSeconds(r.in.Now)),
+			Order: a.Order, Batch: a.Batch, Group: a.Group, Offered: r.node.Offers(r.op.Proofs.Resources()),
 		}
 	})
 }
 
 // placeHold cordons the node in the name of this NodeOp.
-func (r *recorder) placeHold(a rollout.Action, holds []rollout.Hold) node.Edit {
+func (r *recorder) placeHold(a rollout.Action) node.Edit {
 	e := node.Edit{}
 	if r.record().Held == nil {
-		placed := r.node.Cordon(holds).Place(r.owner, r.now).Of(r.owner)
+		placed := r.node.Cordon(r.in.Holds).Place(r.op.Owner, r.in.Now).Of(r.op.Owner)
 		e = r.editRecord(func(rec *node.OpRecord) {
-			rec.Held = &node.Held{At: node.WholeSeconds(r.now), WasCordoned: placed.WasCordoned}
+			rec.Held = &node.Held{At: node.WholeSeconds(r.in.Now), WasCordoned: placed.WasCordoned}
 		})
 		if !placed.WasCordoned && r.node.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
-			e.SetAnnotation(r.node, v1alpha1.AnnotationCordonedBy, r.mark)
+			e.SetAnnotation(r.node, v1alpha1.AnnotationCordonedBy, r.op.Mark)
 		}
 		e = e.Plus(r.placeMarks(a))
 	}
@@ -123,6 +127,16 @@ func (r *recorder) placeHold(a rollout.Action, holds []rollout.Hold) node.Edit {
 	}
 	e.SetUnschedulable(r.node, true)
 	return e
+}
+
+// placeMarks puts the marks of a new hold on its node.
+func (r *recorder) placeMarks(a rollout.Action) node.Edit {
+	d := node.Description{By: r.op.Owner.Title(), Why: a.Why.Text, Since: node.WholeSeconds(r.in.Now)}
+	if r.in.UsualVisit > 0 {
+		end := d.Since.Add(r.in.UsualVisit)
+		d.ExpectedEnd = &end
+	}
+	return r.node.PlaceMarks(r.op.Holder(), node.NewMarks(r.op.Marks, d))
 }
 
 // recordPods records how many pods had to leave the held node when its drain began.
@@ -136,13 +150,13 @@ func (r *recorder) recordPods(a rollout.Action) node.Edit {
 
 // releaseHold removes the hold of this NodeOp. A node whose record cannot be read stays cordoned, because it may have been
 // cordoned before.
-func (r *recorder) releaseHold(holds []rollout.Hold) node.Edit {
-	recorded, isMarked := r.stateOn(r.node), r.isCordonedByMark(r.node)
+func (r *recorder) releaseHold() node.Edit {
+	recorded, isMarked := r.op.StateOn(r.node), r.op.IsCordonedByMark(r.node)
 	if !isMarked && recorded.Record.Held == nil {
 		return node.Edit{}
 	}
 
-	e, own := node.Edit{}, rollout.Hold{Owner: r.owner, WasCordoned: recorded.Problem != ""}
+	e, own := node.Edit{}, rollout.Hold{Owner: r.op.Owner, WasCordoned: recorded.Problem != ""}
 	if recorded.Record.Held != nil {
 		own.WasCordoned = recorded.Record.Held.WasCordoned
 		e = r.removeHeld(recorded.Record)
@@ -150,19 +164,19 @@ func (r *recorder) releaseHold(holds []rollout.Hold) node.Edit {
 	if isMarked {
 		e.RemoveAnnotation(r.node, v1alpha1.AnnotationCordonedBy)
 	}
-	e.SetUnschedulable(r.node, r.node.Cordon(holds).With(own).Release(own.Owner).Unschedulable)
+	e.SetUnschedulable(r.node, r.node.Cordon(r.in.Holds).With(own).Release(own.Owner).Unschedulable)
 	return e
 }
 
 // removeHeld removes the hold from the record. The record of a NodeOp that no longer exists is not needed.
 func (r *recorder) removeHeld(rec node.OpRecord) node.Edit {
-	if r.isOrphan {
+	if r.op.IsOrphan {
 		return r.removeRecord()
 	}
 	rec = rec.Clone()
 	rec.Held = nil
 	e := node.Edit{}
-	e.SetAnnotation(r.node, r.recordKey, rec.String())
+	e.SetAnnotation(r.node, r.op.RecordKey, rec.String())
 	return e
 }
 
@@ -176,13 +190,13 @@ func (r *recorder) startTask(a rollout.Action) node.Edit {
 		}
 		step := r.newStep(node.StepRunning)
 		switch a.Task {
-		case taskPreflight:
+		case nodeop.TaskPreflight:
 			rec.Preflight = step
-		case taskCommand:
+		case nodeop.TaskCommand:
 			rec.Command = step
-			rec.Job, rec.Boot = r.objectName("", r.node, rec.Admission), r.node.BootID
-		case taskReboot:
-			if r.sharesReboot() && rec.Reboot == nil {
+			rec.Job, rec.Boot = r.op.ObjectName("", r.node, rec.Admission), r.node.BootID
+		case nodeop.TaskReboot:
+			if r.op.SharesReboot() && rec.Reboot == nil {
 				rec.Boot = r.node.BootID
 			}
 			rec.Reboot = step
@@ -204,22 +218,22 @@ func (r *recorder) recordOutcome(a rollout.Action) node.Edit {
 		if rec.Result == nil {
 			rec.Result = &node.Result{}
 		}
-		rec.Result.At = node.WholeSeconds(r.now)
+		rec.Result.At = node.WholeSeconds(r.in.Now)
 		step := r.newStep(node.StepDone)
 		if a.State != rollout.StateDone {
 			step = r.newStep(node.StepFailing)
 			setFailure(rec.Result, a.Why.Reason, failureMessage(a))
 		}
 		switch a.Task {
-		case taskPreflight:
+		case nodeop.TaskPreflight:
 			rec.Preflight = step
-		case taskCommand:
+		case nodeop.TaskCommand:
 			rec.Command = step
-		case taskReboot:
+		case nodeop.TaskReboot:
 			rec.Reboot = step
 		}
-		if r.target != nil {
-			r.target.recordFindings(rec.Result, a)
+		if known := r.in.Known; known != nil {
+			addFindings(rec.Result, &known.Found, a)
 		}
 	})
 }
@@ -232,43 +246,25 @@ func setFailure(result *node.Result, reason rollout.Reason, message string) {
 func failureMessage(a rollout.Action) string {
 	text := a.Why.Text
 	switch {
-	case a.Task == taskPreflight && !strings.HasPrefix(text, prefixPreflightFailed):
-		return prefixPreflightFailed + text
-	case a.Task == taskCommand && !strings.HasPrefix(text, "Job "):
-		return textJobFailed + ": " + text
+	case a.Task == nodeop.TaskPreflight && !strings.HasPrefix(text, nodeop.PrefixPreflightFailed):
+		return nodeop.PrefixPreflightFailed + text
+	case a.Task == nodeop.TaskCommand && !strings.HasPrefix(text, "Job "):
+		return nodeop.TextJobFailed + ": " + text
 	}
 	return text
 }
 
-// recordFindings copies what the objects of a task report, because the objects are deleted later.
-func (t *target) recordFindings(result *node.Result, a rollout.Action) {
+// addFindings copies what the objects of a task report, because the objects are deleted later.
+func addFindings(result *node.Result, found *nodeop.Findings, a rollout.Action) {
 	switch a.Task {
-	case taskPreflight:
-		if reason := t.skipReason(); reason != "" && a.State == rollout.StateDone {
-			result.Skipped, result.Message = true, prefixSkipped+reason
+	case nodeop.TaskPreflight:
+		if found.Skip != "" && a.State == rollout.StateDone {
+			result.Skipped, result.Message = true, nodeop.PrefixSkipped+found.Skip
 		}
-	case taskCommand:
-		t.recordCommand(result)
-	case taskReboot:
-		if p := t.rebootPod(); p != nil {
-			if proof := readRebootProof(p); proof != nil {
-				result.Booted = proof.Version
-			}
-		}
-	}
-}
-
-func (t *target) recordCommand(result *node.Result) {
-	last := t.objects.lastRun(t.rec.Job)
-	result.Exit, result.Output = last.exit, last.output
-	if j := t.job(); j != nil {
-		result.Attempts = j.Status.Failed
-		if result.Output == "" {
-			result.Output = jobFailure(j)
-		}
-	}
-	if version, ok := strings.CutPrefix(result.Output, prefixTarget); ok {
-		result.Target, result.Output = strings.TrimSpace(version), ""
+	case nodeop.TaskCommand:
+		result.Exit, result.Output, result.Attempts, result.Target = found.Exit, found.Output, found.Attempts, found.TargetVersion
+	case nodeop.TaskReboot:
+		result.Booted = found.BootedVersion
 	}
 }
 
@@ -281,28 +277,37 @@ func (r *recorder) retire(a rollout.Action) node.Edit {
 		})
 	}
 	leftBeforeStart := a.Why.Reason == rollout.ReasonLeft && rec.Command == nil && rec.Held == nil
-	if a.Wipe || r.isDeleting() || leftBeforeStart {
+	if a.Wipe || r.op.IsDeleting() || leftBeforeStart {
 		return r.removeRecord()
 	}
 
 	return r.editRecord(func(rec *node.OpRecord) {
-		succeeded := rec.Command.Is(node.StepDone) && (!r.reboots() || rec.Reboot.Is(node.StepDone))
+		succeeded := rec.Command.Is(node.StepDone) && (!r.op.Reboots() || rec.Reboot.Is(node.StepDone))
 		rec.Admitted, rec.Proving, rec.Shared = false, nil, nil
 		if rec.Result == nil {
 			rec.Result = &node.Result{}
 		}
 		result := rec.Result
-		result.At = node.WholeSeconds(r.now)
+		result.At = node.WholeSeconds(r.in.Now)
 		switch {
 		case result.IsFailed():
 		case result.Skipped:
 			result.Phase = v1alpha1.PhaseCompleted
 		case a.Skip || !succeeded:
 			setFailure(result, a.Why.Reason, node.Truncate(a.Why.Text, 1000))
-		case r.reboots():
-			result.Phase, result.Message = v1alpha1.PhaseCompleted, textRebootDone
+		case r.op.Reboots():
+			result.Phase, result.Message = v1alpha1.PhaseCompleted, nodeop.TextRebootDone
 		default:
-			result.Phase, result.Message = v1alpha1.PhaseCompleted, textJobDone
+			result.Phase, result.Message = v1alpha1.PhaseCompleted, nodeop.TextJobDone
+		}
+	})
+}
+
+// recordProving records that all work is done and the proof is waited for.
+func (r *recorder) recordProving() node.Edit {
+	return r.editRecord(func(rec *node.OpRecord) {
+		if rec.Proving == nil {
+			rec.Proving = new(node.WholeSeconds(r.in.Now))
 		}
 	})
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package compile
 
 import (
 	"fmt"
@@ -13,38 +13,16 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// The tasks of a node, in their order.
-const (
-	taskPreflight = "preflight"
-	taskCommand   = "command"
-	taskReboot    = "reboot"
-)
-
-// IsReboot reports whether a task of a NodeOp is its reboot.
-func IsReboot(task string) bool { return task == taskReboot }
-
-// Prefixes and texts that other programs read.
-const (
-	prefixSkipped         = "Skipped by preflight: "
-	prefixPreflightFailed = "Preflight failed: "
-	textJobFailed         = "Job failed"
-	textJobNotFound       = "Job not found"
-	textJobDone           = "Job completed successfully"
-	textRebootDone        = "Job and reboot completed successfully"
-)
-
-// taskCompiler describes the tasks of one target to the engine.
-type taskCompiler struct{ *targetCompiler }
-
 // tasks are the tasks of a node that is in progress, or waits to be admitted.
-func (t *taskCompiler) tasks() []rollout.Task {
+func (t *target) tasks() []rollout.Task {
 	var out []rollout.Task
 	var after []string
-	if t.op.spec().Preflight != nil && t.rec.Command == nil {
+	if t.op.Spec().Preflight != nil && t.rec.Command == nil {
 		preflight, skips := t.preflightTask()
 		out = append(out, preflight)
 		if skips {
@@ -57,7 +35,7 @@ func (t *taskCompiler) tasks() []rollout.Task {
 	command.After = after
 	out = append(out, command)
 
-	if t.op.reboots() {
+	if t.op.Reboots() {
 		reboot := t.rebootTask(command.State)
 		reboot.After = []string{command.ID}
 		out = append(out, reboot)
@@ -90,7 +68,7 @@ func newTask(id string, s *node.Step) rollout.Task {
 // failedTask is the task of a node on which the operation has failed.
 func failedTask(r *node.Result) rollout.Task {
 	reason := rollout.Reason(r.Reason).Known(rollout.ReasonStageFailed)
-	return rollout.Task{ID: taskCommand, Label: taskCommand, State: rollout.StateFailing, Recorded: rollout.StateFailing, Attempts: rollout.Attempts{Failed: 1, Noted: 1},
+	return rollout.Task{ID: nodeop.TaskCommand, Label: nodeop.TaskCommand, State: rollout.StateFailing, Recorded: rollout.StateFailing, Attempts: rollout.Attempts{Failed: 1, Noted: 1},
 		Retries: 1, Bounded: true, Why: &rollout.Why{Reason: reason, Text: r.Message, Since: r.At}}
 }
 
@@ -101,21 +79,21 @@ func failTask(task *rollout.Task, why rollout.Why) {
 }
 
 // preflightTask is the check. It skips the node when it ended well with a message.
-func (t *taskCompiler) preflightTask() (task rollout.Task, skips bool) {
-	task = newTask(taskPreflight, t.rec.Preflight)
+func (t *target) preflightTask() (task rollout.Task, skips bool) {
+	task = newTask(nodeop.TaskPreflight, t.rec.Preflight)
 	if task.Recorded == rollout.StateDone {
 		return task, t.rec.Result != nil && t.rec.Result.Skipped
 	}
-	name := t.op.preflightName(t.node, &t.rec)
+	name := t.op.PreflightName(t.node, &t.rec)
 	p := findPod(t.objects.preflights, name)
 	if p == nil {
 		task.Lost = task.Recorded == rollout.StateRunning
 		t.applyRefusal(&task)
 		return task, false
 	}
-	if p.Annotations[annotationNodeUID] != t.node.UID || task.Recorded == rollout.StatePending {
+	if p.Annotations[nodeop.AnnotationNodeUID] != t.node.UID || task.Recorded == rollout.StatePending {
 		task.Object.Leaving = true
-		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + name + " has to go first", About: kindPod + p.Namespace + "/" + name}
+		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + name + " has to go first", About: nodeop.PrefixPod + p.Namespace + "/" + name}
 		return task, false
 	}
 	if task.Recorded == rollout.StateFailing {
@@ -126,25 +104,25 @@ func (t *taskCompiler) preflightTask() (task rollout.Task, skips bool) {
 }
 
 // observePreflight fills in the state of the pod of a check.
-func (t *taskCompiler) observePreflight(task *rollout.Task, p *corev1.Pod) {
+func (t *target) observePreflight(task *rollout.Task, p *corev1.Pod) {
 	run := readPodRun(p)
-	task.Object.Name, task.State, task.Object.Leaving, task.Why = kindPod+p.Name, rollout.StateRunning, p.DeletionTimestamp != nil, run.why
+	task.Object.Name, task.State, task.Object.Leaving, task.Why = nodeop.PrefixPod+p.Name, rollout.StateRunning, p.DeletionTimestamp != nil, run.why
 	phase := "pull"
-	task.Attempts.Started, task.Limit = p.CreationTimestamp.Time, imagePullTimeout
+	task.Attempts.Started, task.Limit = p.CreationTimestamp.Time, nodeop.ImagePullTimeout
 	if run.started != nil { // pulling the image does not count
-		phase, task.Attempts.Started, task.Limit = "check", run.started.Time, t.op.preflightTimeout()
+		phase, task.Attempts.Started, task.Limit = "check", run.started.Time, t.op.PreflightTimeout()
 	}
 
-	why := rollout.Why{Reason: rollout.ReasonStageFailed, About: kindPod + p.Namespace + "/" + p.Name, Since: t.pass.now}
-	began := t.pass.timing.Since(string(p.UID), phase, task.Attempts.Started, t.pass.now)
-	switch isLate := !t.pass.now.Before(began.Add(task.Limit)); {
+	why := rollout.Why{Reason: rollout.ReasonStageFailed, About: nodeop.PrefixPod + p.Namespace + "/" + p.Name, Since: t.in.Now}
+	began := t.in.Durations.Since(string(p.UID), phase, task.Attempts.Started, t.in.Now)
+	switch isLate := !t.in.Now.Before(began.Add(task.Limit)); {
 	case p.Status.Phase == corev1.PodSucceeded:
 		task.State, task.Object.Leaving = rollout.StateSucceeded, false
 	case p.Status.Phase == corev1.PodFailed:
-		why.Text = prefixPreflightFailed + podFailure(p, run.ended)
+		why.Text = nodeop.PrefixPreflightFailed + podFailure(p, run.ended)
 		failTask(task, why)
 	case isLate:
-		why.Reason, why.Text = rollout.ReasonDeadline, prefixPreflightFailed+run.lateness(task.Limit)
+		why.Reason, why.Text = rollout.ReasonDeadline, nodeop.PrefixPreflightFailed+run.lateness(task.Limit)
 		failTask(task, why)
 	}
 }
@@ -176,7 +154,7 @@ func podFailure(p *corev1.Pod, ended *corev1.ContainerStateTerminated) string {
 
 // skipReason is the message with which the check skips the node; empty when it does not.
 func (t *target) skipReason() string {
-	p := findPod(t.objects.preflights, t.op.preflightName(t.node, &t.rec))
+	p := findPod(t.objects.preflights, t.op.PreflightName(t.node, &t.rec))
 	if p == nil || p.Status.Phase != corev1.PodSucceeded {
 		return ""
 	}
@@ -187,14 +165,14 @@ func (t *target) skipReason() string {
 }
 
 // aboutJob is the name of a Job as the About of a reason.
-func (t *taskCompiler) aboutJob(name string) string {
-	return kindJob + t.op.nodeOp.Namespace + "/" + name
+func (t *target) aboutJob(name string) string {
+	return nodeop.PrefixJob + t.op.NodeOp.Namespace + "/" + name
 }
 
 // commandTask is the Job.
-func (t *taskCompiler) commandTask() rollout.Task {
-	task := newTask(taskCommand, t.rec.Command)
-	if isTrue(t.op.spec().Cordon) {
+func (t *target) commandTask() rollout.Task {
+	task := newTask(nodeop.TaskCommand, t.rec.Command)
+	if nodeop.IsTrue(t.op.Spec().Cordon) {
 		task.Need = rollout.NeedDrained
 	}
 	switch task.Recorded {
@@ -213,7 +191,7 @@ func (t *taskCompiler) commandTask() rollout.Task {
 	case j != nil:
 		t.observeJob(&task, j)
 	case t.rec.Command.Seen: // it was deleted: its outcome is unknown
-		failTask(&task, rollout.Why{Reason: rollout.ReasonPodLost, Text: textJobNotFound, About: t.aboutJob(t.rec.Job), Since: t.pass.now})
+		failTask(&task, rollout.Why{Reason: rollout.ReasonPodLost, Text: nodeop.TextJobNotFound, About: t.aboutJob(t.rec.Job), Since: t.in.Now})
 	default:
 		task.Lost = true
 		t.applyRefusal(&task)
@@ -226,8 +204,8 @@ const maxRefusedAttempts = 3
 
 // applyRefusal sets the task's state from the refusal of its objects. It waits until they are asked for again, and fails when they
 // were refused too often.
-func (t *taskCompiler) applyRefusal(task *rollout.Task) {
-	refused, isRefused := t.pass.refused[t.node.Name][task.ID]
+func (t *target) applyRefusal(task *rollout.Task) {
+	refused, isRefused := t.in.Refused[t.node.Name][task.ID]
 	switch {
 	case !isRefused || !task.Lost:
 	case refused.Count >= maxRefusedAttempts:
@@ -236,15 +214,15 @@ func (t *taskCompiler) applyRefusal(task *rollout.Task) {
 			Reason: rollout.ReasonRefused, Since: refused.At,
 			Text: fmt.Sprintf("%s; %d attempts were refused", refused.Text, refused.Count),
 		})
-	case t.pass.now.Before(refused.RetryAt()):
+	case t.in.Now.Before(refused.RetryAt()):
 		why := refused.Why()
 		task.Object.Leaving, task.Why = true, &why
 	}
 }
 
 // observeJob fills in the state of the Job.
-func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
-	task.Object.Name, task.State, task.Attempts.Started, task.Limit = kindJob+j.Name, rollout.StateRunning, t.rec.Command.At, t.op.commandTimeout()
+func (t *target) observeJob(task *rollout.Task, j *batchv1.Job) {
+	task.Object.Name, task.State, task.Attempts.Started, task.Limit = nodeop.PrefixJob+j.Name, rollout.StateRunning, t.rec.Command.At, t.op.CommandTimeout()
 	about := t.aboutJob(j.Name)
 	finished, succeeded := jobOutcome(j)
 	last := t.objects.lastRun(j.Name)
@@ -252,15 +230,15 @@ func (t *taskCompiler) observeJob(task *rollout.Task, j *batchv1.Job) {
 	case succeeded:
 		task.State = rollout.StateSucceeded
 	case finished:
-		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: textJobFailed, About: about, Since: t.pass.now})
+		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: nodeop.TextJobFailed, About: about, Since: t.in.Now})
 	case j.DeletionTimestamp != nil:
 		task.Object.Leaving = true
 		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "job " + j.Name + " is being deleted", About: about}
-	case last.reason != "" && last.exit == nil && t.op.isDeleting(): // nothing runs that would be let end
-		failTask(task, rollout.Why{Reason: last.reason, Text: last.waiting, About: about, Since: t.pass.now})
+	case last.reason != "" && last.exit == nil && t.op.IsDeleting(): // nothing runs that would be let end
+		failTask(task, rollout.Why{Reason: last.reason, Text: last.waiting, About: about, Since: t.in.Now})
 	case last.reason != "":
 		task.Why = &rollout.Why{Reason: last.reason, Text: last.waiting, About: about}
-	case !t.hasRun(j) && !t.pass.now.Before(t.pass.timing.Since(string(j.UID), "job", t.rec.Command.At, t.pass.now).Add(deadlineGrace)):
+	case !t.hasRun(j) && !t.in.Now.Before(t.in.Durations.Since(string(j.UID), "job", t.rec.Command.At, t.in.Now).Add(nodeop.DeadlineGrace)):
 		task.Why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, About: about,
 			Text: "no pod was made for job " + j.Name + ": see its events; the namespace may forbid privileged pods"}
 	}
@@ -280,24 +258,24 @@ func (t *target) hasRun(j *batchv1.Job) bool {
 }
 
 // recordJobSeen records that the Job exists. If it is missing later, it was deleted; otherwise it was never created.
-func (t *taskCompiler) recordJobSeen() {
+func (t *target) recordJobSeen() {
 	t.rec = t.rec.Clone()
 	t.rec.Command.Seen = true
 	t.writeRecord(t.rec)
 }
 
 // rebootTask is the reboot. Its pod exists since before the Job, and counts once the Job has succeeded.
-func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
-	task := newTask(taskReboot, t.rec.Reboot)
-	if isTrue(t.op.spec().Cordon) {
-		task.Need, task.Reboot = rollout.NeedAlone, !t.op.isUpgrade()
+func (t *target) rebootTask(command rollout.State) rollout.Task {
+	task := newTask(nodeop.TaskReboot, t.rec.Reboot)
+	if nodeop.IsTrue(t.op.Spec().Cordon) {
+		task.Need, task.Reboot = rollout.NeedAlone, !t.op.IsUpgrade()
 	}
 	commandSucceeded := command == rollout.StateDone || command == rollout.StateSucceeded
 	if !commandSucceeded || task.Recorded == rollout.StateDone || task.Recorded == rollout.StateFailing {
 		return task
 	}
 	p := t.rebootPod()
-	if p == nil && t.op.sharesReboot() && t.rec.Reboot == nil {
+	if p == nil && t.op.SharesReboot() && t.rec.Reboot == nil {
 		return task
 	}
 	if p == nil {
@@ -306,14 +284,14 @@ func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 		return task
 	}
 
-	task.Object.Name, task.State, task.Why = kindPod+p.Name, rollout.StateRunning, readPodRun(p).why
+	task.Object.Name, task.State, task.Why = nodeop.PrefixPod+p.Name, rollout.StateRunning, readPodRun(p).why
 	task.Object.Leaving, task.Object.Dead = p.DeletionTimestamp != nil, p.Status.Phase == corev1.PodFailed
-	task.Attempts.Started, task.Limit, task.BootID = t.rec.Command.At, t.op.rebootTimeout(), t.rec.Boot
-	if t.op.sharesReboot() && t.rec.Reboot != nil {
+	task.Attempts.Started, task.Limit, task.BootID = t.rec.Command.At, t.op.RebootTimeout(), t.rec.Boot
+	if t.op.SharesReboot() && t.rec.Reboot != nil {
 		task.Attempts.Started = t.rec.Reboot.At
 	}
 	if command == rollout.StateSucceeded {
-		task.Attempts.Started = t.pass.now
+		task.Attempts.Started = t.in.Now
 	}
 	if p.Status.Phase == corev1.PodSucceeded {
 		t.verifyReboot(&task, p)
@@ -323,7 +301,7 @@ func (t *taskCompiler) rebootTask(command rollout.State) rollout.Task {
 
 // verifyReboot decides whether the node came up again. Only a ready node in a later boot than the one before proves it; it may have
 // booted again since the agent saw the reboot.
-func (t *taskCompiler) verifyReboot(task *rollout.Task, p *corev1.Pod) {
+func (t *target) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 	about := "Node " + t.node.Name
 	proof := readRebootProof(p)
 	provenByPredecessor := p.Annotations[v1alpha1.AnnotationRebootState] == string(v1alpha1.RebootCompleted)
@@ -338,7 +316,7 @@ func (t *taskCompiler) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 	case !t.node.Ready:
 		task.Why = &rollout.Why{Reason: rollout.ReasonNodeNotReady, About: about, Text: "the node booted again and is not ready yet"}
 	case fallback != "":
-		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: fallback, About: about, Since: t.pass.now})
+		failTask(task, rollout.Why{Reason: rollout.ReasonStageFailed, Text: fallback, About: about, Since: t.in.Now})
 	default:
 		task.State, task.Object.Leaving, task.Why = rollout.StateSucceeded, false, nil
 	}
@@ -346,8 +324,8 @@ func (t *taskCompiler) verifyReboot(task *rollout.Task, p *corev1.Pod) {
 
 // fallback says which system came up in place of the one that an upgrade installed. It is empty when the upgraded system
 // came up, or when that is unknown. A node falls back to the system from before when the new one does not boot.
-func (t *taskCompiler) fallback(proof *pack.Reboot) string {
-	if proof == nil || !t.op.isUpgrade() {
+func (t *target) fallback(proof *pack.Reboot) string {
+	if proof == nil || !t.op.IsUpgrade() {
 		return ""
 	}
 	want := t.upgradeVersion()
@@ -373,11 +351,11 @@ func (t *taskCompiler) fallback(proof *pack.Reboot) string {
 }
 
 // upgradeVersion is the version that the command of an upgrade installed; empty when it is unknown.
-func (t *taskCompiler) upgradeVersion() string {
+func (t *target) upgradeVersion() string {
 	if r := t.rec.Result; r != nil && r.Target != "" {
 		return r.Target
 	}
-	version, ok := strings.CutPrefix(t.objects.lastRun(t.rec.Job).output, prefixTarget)
+	version, ok := strings.CutPrefix(t.objects.lastRun(t.rec.Job).output, nodeop.PrefixTarget)
 	if !ok {
 		return ""
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package compile
 
 import (
 	"fmt"
@@ -14,25 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // firstRetryDelay is how long the Job controller waits after the first failed attempt. It waits twice as long after each
-// further one, at most maxRetryDelay.
+// further one, at most nodeop.MaxRetryDelay.
 const firstRetryDelay = 10 * time.Second
-
-// AttemptLimit is a backoffLimit to set on a Job, so that it begins no further attempt. Suspending the Job or lowering its
-// parallelism would delete the pod of the running attempt; a lower backoffLimit does not.
-type AttemptLimit struct {
-	Job          *batchv1.Job
-	BackoffLimit int32
-}
 
 // attemptLimit returns the limit with which a Job of a NodeOp that is being deleted begins no further attempt; nil when it has that
 // limit. A running attempt ends by itself; between two attempts the Job fails at once.
-func (t *target) attemptLimit() *AttemptLimit {
+func (t *target) attemptLimit() *nodeop.AttemptLimit {
 	j := t.job()
-	if j == nil || j.DeletionTimestamp != nil || !t.op.isDeleting() || !t.rec.Admitted {
+	if j == nil || j.DeletionTimestamp != nil || !t.op.IsDeleting() || !t.rec.Admitted {
 		return nil
 	}
 	if finished, _ := jobOutcome(j); finished {
@@ -42,14 +36,14 @@ func (t *target) attemptLimit() *AttemptLimit {
 	if limit > 0 && !t.mayBeInAttempt(j) {
 		limit--
 	}
-	current := int32(defaultBackoffLimit)
+	current := int32(nodeop.DefaultBackoffLimit)
 	if j.Spec.BackoffLimit != nil {
 		current = *j.Spec.BackoffLimit
 	}
 	if current <= limit {
 		return nil
 	}
-	return &AttemptLimit{Job: j, BackoffLimit: limit}
+	return &nodeop.AttemptLimit{Job: j, BackoffLimit: limit}
 }
 
 // mayBeInAttempt reports whether an attempt runs. An attempt whose command did not fail by itself counts as one while the node
@@ -60,7 +54,7 @@ func (t *target) mayBeInAttempt(j *batchv1.Job) bool {
 	}
 	last := t.objects.lastRun(j.Name)
 	commandFailed := last.exit != nil && *last.exit != 0
-	return t.op.reboots() && !commandFailed
+	return t.op.Reboots() && !commandFailed
 }
 
 // countFailedAttempts is the number of failed attempts as the Job controller counts them for backoffLimit.
@@ -74,7 +68,7 @@ func countFailedAttempts(j *batchv1.Job) int32 {
 
 func (o *nodeObjects) hasRunningWorker(job string) bool {
 	return slices.ContainsFunc(o.workers, func(p *corev1.Pod) bool {
-		return metav1.GetControllerOf(p).Name == job && !IsPodFinished(p)
+		return metav1.GetControllerOf(p).Name == job && !nodeop.IsPodFinished(p)
 	})
 }
 
@@ -85,7 +79,7 @@ func (t *target) retryReason(j *batchv1.Job) *rollout.Why {
 	if failed == 0 || last == nil {
 		return nil
 	}
-	limit := int32(defaultBackoffLimit)
+	limit := int32(nodeop.DefaultBackoffLimit)
 	if j.Spec.BackoffLimit != nil {
 		limit = *j.Spec.BackoffLimit
 	}
@@ -107,10 +101,10 @@ func (t *target) retryReason(j *batchv1.Job) *rollout.Why {
 // retryDelay is how long the Job controller waits after this many failed attempts.
 func retryDelay(failed int32) time.Duration {
 	delay := firstRetryDelay
-	for ; failed > 1 && delay < maxRetryDelay; failed-- {
+	for ; failed > 1 && delay < nodeop.MaxRetryDelay; failed-- {
 		delay *= 2
 	}
-	return min(delay, maxRetryDelay)
+	return min(delay, nodeop.MaxRetryDelay)
 }
 
 // failedAttempt is how an attempt of a command failed.
@@ -142,9 +136,9 @@ func (o *nodeObjects) lastFailure(job string) *failedAttempt {
 		if ended.FinishedAt.After(out.endedAt) {
 			out.endedAt = ended.FinishedAt.Time
 		}
-		if s.Name == containerCommand {
+		if s.Name == nodeop.ContainerCommand {
 			out.exit = new(ended.ExitCode)
-			if !strings.HasPrefix(ended.Message, prefixTarget) {
+			if !strings.HasPrefix(ended.Message, nodeop.PrefixTarget) {
 				out.output = node.Truncate(strings.TrimSpace(ended.Message), 1000)
 			}
 		}

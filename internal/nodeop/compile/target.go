@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package compile
 
 import (
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,53 +14,98 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // target is a node of this NodeOp with everything known about it.
 type target struct {
-	op        *operation
+	in        *Input
+	op        *nodeop.Operation
 	node      *node.Node
 	rec       node.OpRecord       // on the node, or inherited from what a predecessor left
 	inherited bool                // rec was rebuilt and is written by one of edits
 	problem   string              // why the record cannot be read
 	held      bool                // this NodeOp holds the node
 	leaving   bool                // not selected any more
-	recorded  bool                // the node has a record
 	entry     v1alpha1.NodeStatus // of a node without a record, or of a finished NodeOp
 	hasEntry  bool
 	objects   nodeObjects
 	edits     []node.Edit // written without an action of a plan
 }
 
-// targetCompiler compiles one target.
-type targetCompiler struct {
-	*target
-	pass *passState
-}
+func newTarget(in *Input, n *node.Node, objects nodeObjects) *target {
+	op := in.Operation
+	t := &target{in: in, op: op, node: n, objects: objects, problem: op.StateOn(n).Problem}
+	isThis := func(owner rollout.Ref, uid string) bool { return uid == string(op.NodeOp.UID) && owner == op.Owner }
+	t.held = slices.ContainsFunc(n.Holds(isThis), func(h rollout.Hold) bool { return h.Owner == op.Owner })
 
-func newTargetCompiler(pass *passState, n *node.Node, objects nodeObjects) *targetCompiler {
-	op := pass.operation
-	t := &targetCompiler{&target{op: op, node: n, objects: objects, problem: op.stateOn(n).Problem}, pass}
-	isThis := func(owner rollout.Ref, uid string) bool { return uid == string(op.nodeOp.UID) && owner == op.ref() }
-	t.held = slices.ContainsFunc(n.Holds(isThis), func(h rollout.Hold) bool { return h.Owner == op.ref() })
-
-	var rec node.OpRecord
-	if rec, t.recorded = op.recordOn(n); !t.recorded || op.isFinished() {
-		t.entry, t.hasEntry = pass.status.NodeStatuses[n.Name]
+	rec, isRecorded := op.RecordOn(n)
+	if !isRecorded || op.IsFinished() {
+		t.entry, t.hasEntry = op.NodeOp.Status.NodeStatuses[n.Name]
 	}
 	switch {
-	case t.recorded:
+	case isRecorded:
 		var isWrong, isUncordoned bool
-		t.rec, isWrong = rec.LimitTimes(pass.now) // times in the past stay there
+		t.rec, isWrong = rec.LimitTimes(in.Now) // times in the past stay there
 		t.rec.Held, isUncordoned = t.rec.Held.NoteUncordon(n)
 		if isWrong || isUncordoned {
 			t.writeRecord(t.rec)
 		}
-	case t.problem == "" && t.hasEntry && op.selectsNodes():
+	case t.problem == "" && t.hasEntry && op.SelectsNodes():
 		t.inheritEntry()
 	}
 	return t
+}
+
+// result is what is known of the node, for those who carry a plan out or report about it.
+func (t *target) result() *nodeop.Node {
+	out := &nodeop.Node{Name: t.node.Name, IsControlPlane: t.node.IsControlPlane(), IsLeaving: t.leaving, Record: t.rec, IsInherited: t.inherited}
+	isPredecessors := t.rec.Node == "" && t.hasEntry && nodeop.IsEntryFinal(t.entry)
+	switch {
+	case t.rec.Admitted:
+		out.Found, out.Command = t.findings(), t.progress()
+	case isPredecessors:
+		out.FinalEntry = &t.entry
+	}
+	return out
+}
+
+// findings collects what the objects of the node report.
+func (t *target) findings() nodeop.Findings {
+	last := t.objects.lastRun(t.rec.Job)
+	out := nodeop.Findings{Skip: t.skipReason(), Exit: last.exit, Output: last.output}
+	if j := t.job(); j != nil {
+		out.Attempts = j.Status.Failed
+		if out.Output == "" {
+			out.Output = jobFailure(j)
+		}
+	}
+	if version, isUpgrade := strings.CutPrefix(out.Output, nodeop.PrefixTarget); isUpgrade {
+		out.TargetVersion, out.Output = strings.TrimSpace(version), ""
+	}
+	if p := t.rebootPod(); p != nil {
+		if proof := readRebootProof(p); proof != nil {
+			out.BootedVersion = proof.Version
+		}
+	}
+	return out
+}
+
+// progress describes the Job of the node.
+func (t *target) progress() nodeop.Progress {
+	j := t.job()
+	if j == nil {
+		return nodeop.Progress{}
+	}
+	out := nodeop.Progress{HasRun: t.hasRun(j), Failed: j.Status.Failed}
+	if last := t.objects.lastFailure(j.Name); last != nil {
+		out.Exit, out.Output = last.exit, last.output
+	}
+	if why := t.retryReason(j); why != nil && t.rec.Command.Is(node.StepRunning) && nodeop.FinalCondition(j) == nil {
+		out.RetryFor = why.Text
+	}
+	return out
 }
 
 // hasBegun reports whether work on the node was started and is not finished, or may be.
@@ -67,52 +113,52 @@ func (t *target) hasBegun() bool { return t.rec.Admitted || t.held || t.problem 
 
 // inheritEntry rebuilds the record from what a predecessor wrote to the status. An entry of a node that began with no more
 // than a check, or that is older than the node, is ignored: the node starts again.
-func (t *targetCompiler) inheritEntry() {
+func (t *target) inheritEntry() {
 	e, at := t.entry, t.entry.LastUpdated.Time
-	if isEntryFinal(e) {
+	if nodeop.IsEntryFinal(e) {
 		t.rec.Job = e.JobName
-		t.rec.Result = &node.Result{Phase: e.Phase, Skipped: isEntrySkipped(e), Message: e.Message, At: at, Exit: e.ExitCode, Attempts: e.Attempts, Output: e.Output}
+		t.rec.Result = &node.Result{Phase: e.Phase, Skipped: nodeop.IsEntrySkipped(e), Message: e.Message, At: at, Exit: e.ExitCode, Attempts: e.Attempts, Output: e.Output}
 		return
 	}
 	if e.JobName == "" || t.node.Created.After(at) {
 		return
 	}
 
-	command := &node.Step{State: node.StepRunning, At: node.WholeSeconds(t.pass.now), Seen: true} // its deadline counts from now
+	command := &node.Step{State: node.StepRunning, At: node.WholeSeconds(t.in.Now), Seen: true} // its deadline counts from now
 	if e.Phase == v1alpha1.PhaseCompleted {
 		command.State = node.StepDone
 	}
 	t.inherited = true
-	t.rec = node.OpRecord{Node: t.node.UID, NodeOp: t.op.mark, Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
+	t.rec = node.OpRecord{Node: t.node.UID, NodeOp: t.op.Mark, Admitted: true, Admission: 1, At: &at, Job: e.JobName, Command: command}
 	t.writeRecord(t.rec)
 }
 
 // writeRecord adds an edit that writes the record to the node.
 func (t *target) writeRecord(rec node.OpRecord) {
 	e := node.Edit{}
-	e.SetAnnotation(t.node, t.op.recordKey, rec.String())
+	e.SetAnnotation(t.node, t.op.RecordKey, rec.String())
 	t.edits = append(t.edits, e)
 }
 
 // removeRecord adds an edit that takes the record of a finished or deleted NodeOp from the node. A hold that stays after a
 // failure keeps its record, unless a person has uncordoned the node. Before a deletion the hold is released.
 func (t *target) removeRecord() {
-	key := t.op.recordKey
+	key := t.op.RecordKey
 	_, recorded := t.node.Annotations[key]
-	keepsHold := t.rec.Held != nil && (t.node.Unschedulable || t.op.isDeleting())
+	keepsHold := t.rec.Held != nil && (t.node.Unschedulable || t.op.IsDeleting())
 	if !recorded || t.rec.Admitted || keepsHold {
 		return
 	}
 	e := node.Edit{}
 	e.RemoveAnnotation(t.node, key)
-	if t.op.isCordonedByMark(t.node) {
+	if t.op.IsCordonedByMark(t.node) {
 		e.RemoveAnnotation(t.node, v1alpha1.AnnotationCordonedBy)
 	}
 	t.edits = append(t.edits, e)
 }
 
 // compile describes the node to the engine.
-func (t *targetCompiler) compile() rollout.Target {
+func (t *target) compile() rollout.Target {
 	out := rollout.Target{
 		Node: t.node.Name, UID: t.node.UID, Class: t.node.OrderClass(), Leaving: t.leaving,
 		Visit: rollout.Visit{Admitted: t.rec.Admitted, Admission: t.rec.Admission, Order: t.rec.Order, Batch: t.rec.Batch, BatchOf: t.rec.Group},
@@ -127,10 +173,10 @@ func (t *targetCompiler) compile() rollout.Target {
 		out.Reboot = t.rec.Shared
 	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
-		out.Proof = t.op.proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.pass.findings, Commands: t.commandPods()})
+		out.Proof = t.op.Proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.in.Findings, Commands: t.commandPods()})
 	}
 	if t.held {
-		out.Drain.HeldAt = t.pass.now
+		out.Drain.HeldAt = t.in.Now
 		if t.rec.Held != nil {
 			out.Drain.HeldAt, out.Drain.PodsRecorded = t.rec.Held.At, t.rec.Held.CountedPods()
 		}
@@ -139,12 +185,12 @@ func (t *targetCompiler) compile() rollout.Target {
 	switch {
 	case t.problem != "":
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.problem, About: "Node " + t.node.Name}
-	case !t.rec.Admitted && t.op.isFinished(): // what is held stays held after a failure
+	case !t.rec.Admitted && t.op.IsFinished(): // what is held stays held after a failure
 		out.Visit.Skipped = t.entry.Phase == v1alpha1.PhaseFailed || t.rec.Result.IsFailed()
 	case !t.rec.Admitted && t.rec.Result != nil:
 		t.compileResult(&out)
 	default:
-		out.Tasks = (&taskCompiler{t}).tasks()
+		out.Tasks = t.tasks()
 	}
 	if out.Blocked == nil && t.node.Labels[skyhookv1.LabelIgnore] == "true" {
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + t.node.Name,
@@ -155,9 +201,9 @@ func (t *targetCompiler) compile() rollout.Target {
 }
 
 // commandPods returns the pods that run commands of proofs, and what is known of those that were refused.
-func (t *targetCompiler) commandPods() node.CommandPods {
-	pods := t.op.commandPods(t.node, &t.rec, t.objects.checks)
-	pods.Now, pods.Refused = t.pass.now, t.pass.refused[t.node.Name]
+func (t *target) commandPods() node.CommandPods {
+	pods := t.op.CommandPods(t.node, &t.rec, t.objects.checks)
+	pods.Now, pods.Refused = t.in.Now, t.in.Refused[t.node.Name]
 	return pods
 }
 
@@ -188,24 +234,24 @@ func (t *target) strays() (strays, going []string) {
 	}
 	for _, j := range t.objects.jobs {
 		if finished, _ := jobOutcome(j); !finished && !t.needsJob(j) {
-			add(kindJob+j.Name, j)
+			add(nodeop.PrefixJob+j.Name, j)
 		}
 	}
 	for _, p := range t.objects.preflights {
-		almostGone := p.DeletionTimestamp != nil && IsPodFinished(p)
+		almostGone := p.DeletionTimestamp != nil && nodeop.IsPodFinished(p)
 		if !almostGone && !t.needsPreflight(p) {
-			add(kindPod+p.Name, p)
+			add(nodeop.PrefixPod+p.Name, p)
 		}
 	}
 	for _, p := range t.objects.reboots {
-		if !IsPodFinished(p) && !t.needsReboot(p) {
-			add(kindPod+p.Name, p)
+		if !nodeop.IsPodFinished(p) && !t.needsReboot(p) {
+			add(nodeop.PrefixPod+p.Name, p)
 		}
 	}
 	for _, p := range t.objects.checks {
-		almostGone := p.DeletionTimestamp != nil && IsPodFinished(p)
+		almostGone := p.DeletionTimestamp != nil && nodeop.IsPodFinished(p)
 		if !almostGone && !t.needsCheck(p) {
-			add(kindPod+p.Name, p)
+			add(nodeop.PrefixPod+p.Name, p)
 		}
 	}
 	return strays, going
@@ -213,8 +259,8 @@ func (t *target) strays() (strays, going []string) {
 
 // needsCheck reports whether a pod runs a command of a proof that is waited for.
 func (t *target) needsCheck(p *corev1.Pod) bool {
-	isProving := t.hasTasks() && t.rec.Proving != nil && !t.leaving && !t.op.isDeleting()
-	return isProving && t.op.proofs.NeedsPod(t.op.commandPods(t.node, &t.rec, t.objects.checks), p)
+	isProving := t.hasTasks() && t.rec.Proving != nil && !t.leaving && !t.op.IsDeleting()
+	return isProving && t.op.Proofs.NeedsPod(t.op.CommandPods(t.node, &t.rec, t.objects.checks), p)
 }
 
 func (t *target) hasTasks() bool { return t.rec.Admitted && t.problem == "" }
@@ -222,7 +268,7 @@ func (t *target) hasTasks() bool { return t.rec.Admitted && t.problem == "" }
 func (t *target) needsJob(j *batchv1.Job) bool { return t.hasTasks() && t.job() == j }
 
 func (t *target) needsPreflight(p *corev1.Pod) bool {
-	return t.hasTasks() && p.Name == t.op.preflightName(t.node, &t.rec) && !t.rec.Preflight.Is(node.StepDone)
+	return t.hasTasks() && p.Name == t.op.PreflightName(t.node, &t.rec) && !t.rec.Preflight.Is(node.StepDone)
 }
 
 func (t *target) needsReboot(p *corev1.Pod) bool { return t.hasTasks() && t.rebootPod() == p }
@@ -232,7 +278,7 @@ func (t *target) job() *batchv1.Job { return t.objects.findJob(t.rec.Job, t.node
 
 // rebootPod finds the pod that reboots the node in this admission. A predecessor's pod has a name of its own.
 func (t *target) rebootPod() *corev1.Pod {
-	if p := findPod(t.objects.reboots, t.op.objectName(containerReboot, t.node, t.rec.Admission)); p != nil {
+	if p := findPod(t.objects.reboots, t.op.ObjectName(nodeop.ContainerReboot, t.node, t.rec.Admission)); p != nil {
 		return p
 	}
 	if t.inherited || t.rec.Boot == "" {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+// Package render makes the Job and the pods of a NodeOp on one node from what the node records.
+package render
 
 import (
 	"cmp"
@@ -13,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -23,31 +26,44 @@ type Objects struct {
 	Job  *batchv1.Job
 }
 
+// Names that other programs depend on.
+const (
+	containerSentinel = "sentinel-creator"
+	volumeHost        = "host-root"
+	volumeSentinel    = "sentinel-volume"
+	envHostDir        = "HOST_DIR"
+	envJobName        = "JOB_NAME"
+	envNodeName       = "NODE_NAME"
+	sentinelFolder    = "/usr/local/.kairos" // on the host
+	sentinelMount     = "/sentinel"
+)
+
 // fallbackImage runs the command when neither the NodeOp nor the operator names an image.
 const fallbackImage = "busybox:latest"
 
 // renderer builds the objects of one node from what the node records.
 type renderer struct {
-	*operation
-	node *node.Node
-	rec  *node.OpRecord
+	op     *nodeop.Operation
+	config nodeop.Config
+	node   *node.Node
+	rec    *node.OpRecord
 }
 
-// Objects renders the objects of a task. The node records the action Run already.
-func (c *Compiled) Objects(task string, n *node.Node) (Objects, error) {
-	rec := c.recorder(n).record()
+// TaskObjects renders the objects of a task. The node records the action Run already.
+func TaskObjects(op *nodeop.Operation, config nodeop.Config, task string, n *node.Node) (Objects, error) {
+	rec, _ := op.RecordOn(n)
 	if !rec.Admitted {
 		return Objects{}, fmt.Errorf("making %s for node %s: the node does not record an admission", task, n.Name)
 	}
-	r := &renderer{c.op, n, &rec}
+	r := &renderer{op, config, n, &rec}
 	switch task {
-	case taskPreflight:
+	case nodeop.TaskPreflight:
 		return Objects{Pods: []*corev1.Pod{r.preflightPod()}}, nil
-	case taskReboot:
+	case nodeop.TaskReboot:
 		return Objects{Pods: []*corev1.Pod{r.rebootPod(false)}}, nil
-	case taskCommand:
+	case nodeop.TaskCommand:
 		out := Objects{Job: r.job()}
-		if r.rebootsAtOnce() {
+		if op.RebootsAtOnce() {
 			out.Pods = append(out.Pods, r.rebootPod(true))
 		}
 		return out, nil
@@ -55,37 +71,78 @@ func (c *Compiled) Objects(task string, n *node.Node) (Objects, error) {
 	return Objects{}, fmt.Errorf("making %s for node %s: there is no such task", task, n.Name)
 }
 
+// DryRunObjects returns an object of each kind that a node needs. They are never created: the API server says of them whether it would
+// refuse such objects.
+func DryRunObjects(op *nodeop.Operation, config nodeop.Config, n *node.Node) Objects {
+	rec := node.OpRecord{Admitted: true, Admission: 1, Job: op.ObjectName("", n, 1)}
+	r := &renderer{op, config, n, &rec}
+	out := Objects{Job: r.job()}
+	if op.Spec().Preflight != nil {
+		out.Pods = append(out.Pods, r.preflightPod())
+	}
+	if op.Reboots() {
+		out.Pods = append(out.Pods, r.rebootPod(true))
+	}
+	for _, command := range op.Proofs.Commands() {
+		out.Pods = append(out.Pods, r.checkPod(command, op.CommandPods(n, &rec, nil).Name(command)))
+	}
+	return out
+}
+
+// CheckPods returns the pods that run the commands of the proofs on a node.
+func CheckPods(op *nodeop.Operation, config nodeop.Config, n *node.Node) []*corev1.Pod {
+	rec, _ := op.RecordOn(n)
+	r := &renderer{op, config, n, &rec}
+	var out []*corev1.Pod
+	for _, command := range op.Proofs.Commands() {
+		out = append(out, r.checkPod(command, op.CommandPods(n, &rec, nil).Name(command)))
+	}
+	return out
+}
+
+// checkPod runs the command of a proof.
+func (r *renderer) checkPod(command *skyhookv1.ProofCommand, name string) *corev1.Pod {
+	out := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: r.objectMeta(name),
+		Spec:       node.CommandPodSpec(command, r.node.Name),
+	}
+	out.Labels[skyhookv1.LabelProof] = "True"
+	out.Spec.Tolerations, out.Spec.ImagePullSecrets = r.tolerations(), r.op.Spec().ImagePullSecrets
+	return out
+}
+
 // objectMeta is the metadata that all our objects share.
 func (r *renderer) objectMeta(name string) metav1.ObjectMeta {
-	o := r.nodeOp
+	o := r.op.NodeOp
 	return metav1.ObjectMeta{
 		Name:        name,
 		Namespace:   o.Namespace,
-		Labels:      map[string]string{v1alpha1.LabelNodeOp: labelValue(o.Name), v1alpha1.LabelNode: labelValue(r.node.Name)},
-		Annotations: map[string]string{annotationNodeUID: r.node.UID},
+		Labels:      map[string]string{v1alpha1.LabelNodeOp: nodeop.LabelValue(o.Name), v1alpha1.LabelNode: nodeop.LabelValue(r.node.Name)},
+		Annotations: map[string]string{nodeop.AnnotationNodeUID: r.node.UID},
 		OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind, Name: o.Name, UID: o.UID, Controller: new(true), BlockOwnerDeletion: new(true),
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: nodeop.Kind, Name: o.Name, UID: o.UID, Controller: new(true), BlockOwnerDeletion: new(true),
 		}},
 	}
 }
 
 func (r *renderer) image() string {
-	return cmp.Or(r.spec().Image, r.config.DefaultImage, fallbackImage)
+	return cmp.Or(r.op.Spec().Image, r.config.DefaultImage, fallbackImage)
 }
 
 func (r *renderer) hostMountPath() string {
-	return cmp.Or(r.spec().HostMountPath, defaultHostMount)
+	return cmp.Or(r.op.Spec().HostMountPath, nodeop.DefaultHostMount)
 }
 
 // tolerations let our pods run on every selected node, and stay there while it is not ready.
 func (r *renderer) tolerations() []corev1.Toleration {
-	return append([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, r.spec().Tolerations...)
+	return append([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, r.op.Spec().Tolerations...)
 }
 
 // env is the environment of the command and of the check. The spec cannot override the variables we set.
 func (r *renderer) env() []corev1.EnvVar {
 	var out []corev1.EnvVar
-	for _, e := range r.spec().Env {
+	for _, e := range r.op.Spec().Env {
 		isReserved := e.Name == envHostDir || e.Name == envNodeName
 		if !isReserved {
 			out = append(out, corev1.EnvVar{Name: e.Name, Value: e.Value, ValueFrom: e.ValueFrom.DeepCopy()})
@@ -101,8 +158,8 @@ func (r *renderer) job() *batchv1.Job {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
 		ObjectMeta: r.objectMeta(r.rec.Job),
 		Spec: batchv1.JobSpec{
-			BackoffLimit:          new(r.backoffLimit()),
-			ActiveDeadlineSeconds: r.activeDeadlineSeconds(),
+			BackoffLimit:          new(r.op.BackoffLimit()),
+			ActiveDeadlineSeconds: r.op.ActiveDeadlineSeconds(),
 			// A pod that the node or the control plane ended does not count as a failure of the command.
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 				Action:          batchv1.PodFailurePolicyActionIgnore,
@@ -113,15 +170,15 @@ func (r *renderer) job() *batchv1.Job {
 	template := &out.Spec.Template
 	template.Labels = r.objectMeta("").Labels
 	template.Spec = r.podSpec(corev1.RestartPolicyNever, r.commandContainer())
-	template.Spec.ImagePullSecrets = r.spec().ImagePullSecrets
-	if r.spec().ActiveDeadlineSeconds == nil {
-		template.Spec.ActiveDeadlineSeconds = new(int64(defaultTryTimeout.Seconds()))
+	template.Spec.ImagePullSecrets = r.op.Spec().ImagePullSecrets
+	if r.op.Spec().ActiveDeadlineSeconds == nil {
+		template.Spec.ActiveDeadlineSeconds = new(int64(nodeop.DefaultTryTimeout.Seconds()))
 	}
-	if r.isUpgrade() { // it copies its own root filesystem: the cluster should add as little to it as possible
+	if r.op.IsUpgrade() { // it copies its own root filesystem: the cluster should add as little to it as possible
 		template.Spec.AutomountServiceAccountToken, template.Spec.EnableServiceLinks = new(false), new(false)
 		template.Spec.DNSPolicy = corev1.DNSDefault
 	}
-	if r.rebootsAtOnce() {
+	if r.op.RebootsAtOnce() {
 		template.Spec.InitContainers, template.Spec.Containers = template.Spec.Containers, []corev1.Container{r.sentinelContainer()}
 		template.Spec.Volumes = append(template.Spec.Volumes, hostVolume(volumeSentinel, sentinelFolder, new(corev1.HostPathDirectoryOrCreate)))
 	}
@@ -130,12 +187,12 @@ func (r *renderer) job() *batchv1.Job {
 
 func (r *renderer) commandContainer() corev1.Container {
 	out := corev1.Container{
-		Name: containerCommand, Image: r.image(), Command: r.spec().Command, Env: r.env(),
+		Name: nodeop.ContainerCommand, Image: r.image(), Command: r.op.Spec().Command, Env: r.env(),
 		SecurityContext:          &corev1.SecurityContext{Privileged: new(true)},
 		VolumeMounts:             []corev1.VolumeMount{{Name: volumeHost, MountPath: r.hostMountPath()}},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
-	if resources := r.spec().Resources; resources != nil {
+	if resources := r.op.Spec().Resources; resources != nil {
 		out.Resources = *resources.DeepCopy()
 	}
 	return out
@@ -166,8 +223,8 @@ func (r *renderer) rebootPod(waits bool) *corev1.Pod {
 	if waits {
 		args = append(args, "--after-file", sentinelFolder+"/"+r.rec.Job+"-*", "--settle", "5s")
 	}
-	out := r.pod(r.objectName(containerReboot, r.node, r.rec.Admission), corev1.Container{
-		Name: containerReboot, Image: r.config.AgentImage, Args: append(args, `{"type":"reboot"}`),
+	out := r.pod(r.op.ObjectName(nodeop.ContainerReboot, r.node, r.rec.Admission), corev1.Container{
+		Name: nodeop.ContainerReboot, Image: r.config.AgentImage, Args: append(args, `{"type":"reboot"}`),
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0))},
 		Env: []corev1.EnvVar{
 			{Name: pack.EnvLogDir, Value: r.config.LogRoot + "/nodeop"},
@@ -184,18 +241,18 @@ func (r *renderer) rebootPod(waits bool) *corev1.Pod {
 // preflightPod runs the check, which can read the node and change nothing. Only the image of the operation is pulled with
 // the secrets of the spec.
 func (r *renderer) preflightPod() *corev1.Pod {
-	preflight := r.spec().Preflight
+	preflight := r.op.Spec().Preflight
 	image := cmp.Or(preflight.Image, r.image())
-	out := r.pod(r.preflightName(r.node, r.rec), corev1.Container{
-		Name: containerPreflight, Image: image, Command: preflight.Command, Env: r.env(),
+	out := r.pod(r.op.PreflightName(r.node, r.rec), corev1.Container{
+		Name: nodeop.ContainerPreflight, Image: image, Command: preflight.Command, Env: r.env(),
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		VolumeMounts:             []corev1.VolumeMount{{Name: volumeHost, MountPath: r.hostMountPath(), ReadOnly: true}},
 	})
 	out.Labels[v1alpha1.LabelPreflight] = "true"
-	limit := int64((r.preflightTimeout() + imagePullTimeout + deadlineGrace).Seconds())
+	limit := int64((r.op.PreflightTimeout() + nodeop.ImagePullTimeout + nodeop.DeadlineGrace).Seconds())
 	out.Spec.ActiveDeadlineSeconds = new(min(limit, math.MaxInt32)) // pods have no longer one
 	if image == r.image() {
-		out.Spec.ImagePullSecrets = r.spec().ImagePullSecrets
+		out.Spec.ImagePullSecrets = r.op.Spec().ImagePullSecrets
 	}
 	return out
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package report
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -42,44 +43,44 @@ func warningEvent(on, reason, message string) []Event {
 }
 
 // Events are the events of actions that were carried out, and of what Status changed.
-func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.NodeOpStatus) []Event {
+func Events(c *nodeop.Compiled, done []rollout.Action, before, status v1alpha1.NodeOpStatus) []Event {
 	var out []Event
 	for _, a := range done {
 		if a.Rollout == c.Rollout.Ref {
-			out = append(out, c.actionEvents(a)...)
+			out = append(out, actionEvents(c, a)...)
 		}
 	}
-	if was.Phase == is.Phase {
+	if before.Phase == status.Phase {
 		return out
 	}
 
-	summary := summarize(is.Counters)
-	switch is.Phase {
+	summary := summarize(status.Counters)
+	switch status.Phase {
 	case v1alpha1.PhaseRunning:
-		if was.Phase == "" || was.Phase == v1alpha1.PhasePending {
-			out = append(out, c.quorumEvents()...)
+		if before.Phase == "" || before.Phase == v1alpha1.PhasePending {
+			out = append(out, quorumEvents(c)...)
 		}
 	case v1alpha1.PhaseCompleted:
 		out = append(out, Event{Type: corev1.EventTypeNormal, Reason: eventFinished, Message: summary})
 	case v1alpha1.PhaseFailed:
-		out = append(out, Event{Type: corev1.EventTypeWarning, Reason: eventFailed, Message: joinTexts(summary, firstFailure(&is))})
+		out = append(out, Event{Type: corev1.EventTypeWarning, Reason: eventFailed, Message: joinTexts(summary, firstFailure(&status))})
 	}
 	return out
 }
 
-func (c *Compiled) actionEvents(a rollout.Action) []Event {
+func actionEvents(c *nodeop.Compiled, a rollout.Action) []Event {
 	name := c.Rollout.Ref.Title()
-	isCommand := a.Task == taskCommand
+	isCommand := a.Task == nodeop.TaskCommand
 	switch {
 	case a.Verb == rollout.VerbAdmit:
 		return normalEvent(a.Node, eventStarted, name+" begins to work on node "+a.Node)
 	case a.Verb == rollout.VerbRun && isCommand && len(c.LeftPods[a.Node]) > 0:
-		return warningEvent(a.Node, eventPodsLeft, "drainOptions.force is false, so pods that nothing recreates stay on node "+a.Node+": "+listNames(c.LeftPods[a.Node]))
-	case a.Verb == rollout.VerbRecord && isCommand && a.State == rollout.StateDone && c.op.rebootsAtOnce():
+		return warningEvent(a.Node, eventPodsLeft, "drainOptions.force is false, so pods that nothing recreates stay on node "+a.Node+": "+ListNames(c.LeftPods[a.Node]))
+	case a.Verb == rollout.VerbRecord && isCommand && a.State == rollout.StateDone && c.Operation.RebootsAtOnce():
 		return normalEvent(a.Node, eventReboot, name+": the command ended well, node "+a.Node+" reboots")
 	case a.Verb == rollout.VerbJoin:
 		return normalEvent(a.Node, eventReboot, name+" is ready for the reboot of node "+a.Node+", which others may share")
-	case a.Verb == rollout.VerbRun && a.Task == taskReboot && c.op.sharesReboot():
+	case a.Verb == rollout.VerbRun && a.Task == nodeop.TaskReboot && c.Operation.SharesReboot():
 		return normalEvent(a.Node, eventReboot, name+": node "+a.Node+" reboots")
 	case a.Verb == rollout.VerbRetire && a.Skip:
 		return warningEvent(a.Node, eventFailed, name+" failed on node "+a.Node+": "+a.Why.Text)
@@ -90,23 +91,23 @@ func (c *Compiled) actionEvents(a rollout.Action) []Event {
 }
 
 // quorumEvents warns when all control-plane nodes may be down at the same time.
-func (c *Compiled) quorumEvents() []Event {
+func quorumEvents(c *nodeop.Compiled) []Event {
 	n := 0
-	for _, t := range c.order {
-		if t.node.IsControlPlane() {
+	for _, node := range c.Nodes {
+		if node.IsControlPlane {
 			n++
 		}
 	}
-	concurrency := int(c.op.spec().Concurrency)
-	isLimited := concurrency > 0 && concurrency < n || c.sharesBudget
-	if n < 2 || isLimited || !c.op.reboots() {
+	concurrency := int(c.Operation.Spec().Concurrency)
+	isLimited := concurrency > 0 && concurrency < n || c.SharesBudget
+	if n < 2 || isLimited || !c.Operation.Reboots() {
 		return nil
 	}
 	return warningEvent("", eventQuorum, fmt.Sprintf("all %d control plane nodes may reboot at the same time: set concurrency to 1", n))
 }
 
-// listNames lists at most five names.
-func listNames(names []string) string {
+// ListNames lists at most five names.
+func ListNames(names []string) string {
 	slices.Sort(names)
 	text := strings.Join(names[:min(5, len(names))], ", ")
 	if more := len(names) - 5; more > 0 {

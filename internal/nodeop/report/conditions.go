@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package report
 
 import (
 	"fmt"
@@ -14,51 +14,52 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// conditionSet changes the conditions of an object.
-type conditionSet struct {
-	conditions []metav1.Condition
-	generation int64
-	now        time.Time
+// ConditionSet changes the conditions of an object.
+type ConditionSet struct {
+	Conditions []metav1.Condition
+	Generation int64
+	Now        time.Time
 }
 
-// set sets a condition. Its transition time changes only with its status.
-func (s *conditionSet) set(kind string, holds bool, reason, message string) {
+// Set sets a condition. Its transition time changes only with its status.
+func (s *ConditionSet) Set(kind string, holds bool, reason, message string) {
 	status := metav1.ConditionFalse
 	if holds {
 		status = metav1.ConditionTrue
 	}
-	meta.SetStatusCondition(&s.conditions, metav1.Condition{
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: node.Truncate(message, 1000),
-		ObservedGeneration: s.generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(s.now)),
+		ObservedGeneration: s.Generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(s.Now)),
 	})
 }
 
 // conditions say whether the NodeOp is accepted, whether it makes progress, and whether it has succeeded.
 func (r *reporter) conditions(out *v1alpha1.NodeOpStatus) []metav1.Condition {
-	s := &conditionSet{slices.Clone(r.status.Conditions), r.nodeOp.Generation, r.now}
+	s := &ConditionSet{slices.Clone(r.op.NodeOp.Status.Conditions), r.op.NodeOp.Generation, r.compiled.Now}
 	if problems := r.compiled.Problems; len(problems) > 0 {
-		s.set(v1alpha1.ConditionAccepted, false, string(problems[0].Reason), problems[0].Text)
+		s.Set(v1alpha1.ConditionAccepted, false, string(problems[0].Reason), problems[0].Text)
 	} else {
-		s.set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec can be carried out")
+		s.Set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec can be carried out")
 	}
 
 	summary := summarize(out.Counters)
 	switch out.Phase {
 	case v1alpha1.PhaseCompleted:
-		s.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonCompleted, summary)
-		s.set(v1alpha1.ConditionReady, true, v1alpha1.ReasonCompleted, summary)
+		s.Set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonCompleted, summary)
+		s.Set(v1alpha1.ConditionReady, true, v1alpha1.ReasonCompleted, summary)
 	case v1alpha1.PhaseFailed:
-		s.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonFailed, summary)
-		s.set(v1alpha1.ConditionReady, false, v1alpha1.ReasonFailed, joinTexts(summary, firstFailure(out)))
+		s.Set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonFailed, summary)
+		s.Set(v1alpha1.ConditionReady, false, v1alpha1.ReasonFailed, joinTexts(summary, firstFailure(out)))
 	default:
 		reason, message := r.openReason(out)
-		s.set(v1alpha1.ConditionProgressing, reason == v1alpha1.ReasonRunning, reason, message)
-		s.set(v1alpha1.ConditionReady, false, reason, joinTexts(summary, message))
+		s.Set(v1alpha1.ConditionProgressing, reason == v1alpha1.ReasonRunning, reason, message)
+		s.Set(v1alpha1.ConditionReady, false, reason, joinTexts(summary, message))
 	}
-	return s.conditions
+	return s.Conditions
 }
 
 // joinTexts joins two texts; the second may begin with the first, or be empty.
@@ -87,12 +88,12 @@ func summarize(n v1alpha1.Counters) string {
 
 // openReason says what a NodeOp that is not finished does or waits for.
 func (r *reporter) openReason(out *v1alpha1.NodeOpStatus) (reason, message string) {
-	suspended := isTrue(r.spec().Suspend)
+	suspended := nodeop.IsTrue(r.op.Spec().Suspend)
 	broken := r.compiled.Rollout.Broken
 	switch {
 	case broken != nil:
 		return string(broken.Reason), broken.Text
-	case out.InProgress > 0 && r.isDeleting():
+	case out.InProgress > 0 && r.op.IsDeleting():
 		return v1alpha1.ReasonRunning, "it is being deleted: " + joinTexts("what runs ends, and nothing starts", r.attempts())
 	case out.InProgress > 0 && suspended:
 		return v1alpha1.ReasonRunning, joinTexts("it is suspended: what runs ends, and nothing starts", r.attempts())
@@ -113,13 +114,9 @@ func (r *reporter) openReason(out *v1alpha1.NodeOpStatus) (reason, message strin
 
 // attempts describes the attempts on the first node by name whose command failed and is tried again; empty when there is none.
 func (r *reporter) attempts() string {
-	for _, t := range r.compiled.order {
-		command := t.rec.Command
-		if j := t.job(); t.rec.Admitted && command.Is(node.StepRunning) && j != nil {
-			finished, _ := jobOutcome(j)
-			if why := t.retryReason(j); why != nil && !finished {
-				return "node " + t.node.Name + ": " + why.Text
-			}
+	for _, n := range r.compiled.Nodes {
+		if n.Command.RetryFor != "" {
+			return "node " + n.Name + ": " + n.Command.RetryFor
 		}
 	}
 	return ""

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package compile
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -34,10 +35,10 @@ func hashNode(n *node.Node) (out startHash) {
 // compileStart finds out which nodes belong to an operation with targets AtStart. While that is not recorded nothing starts. It is
 // recorded by the status when the operation could start: it is valid, not suspended, and selects a node.
 func (c *compiler) compileStart() {
-	if c.op.spec().Targets != v1alpha1.TargetsAtStart || !c.op.selectsNodes() {
+	if c.op.Spec().Targets != v1alpha1.TargetsAtStart || !c.op.SelectsNodes() {
 		return
 	}
-	if recorded := c.in.NodeOp.Status.StartTargets; recorded != nil {
+	if recorded := c.op.NodeOp.Status.StartTargets; recorded != nil {
 		members, err := parseStartTargets(recorded)
 		if err != nil {
 			c.breakStart(err.Error())
@@ -47,7 +48,7 @@ func (c *compiler) compileStart() {
 		return
 	}
 	c.isStarting = true
-	if c.out.Rollout.Broken != nil || isTrue(c.op.spec().Suspend) {
+	if c.out.Rollout.Broken != nil || nodeop.IsTrue(c.op.Spec().Suspend) {
 		return
 	}
 	var selected []*node.Node
@@ -63,7 +64,7 @@ func (c *compiler) compileStart() {
 		c.breakStart(fmt.Sprintf("nodeSelector selects %d nodes, and targets AtStart records at most %d: select fewer, or use targets Current", len(selected), maxStartTargets))
 		return
 	}
-	c.out.start = newStartTargets(selected)
+	c.out.Start = newStartTargets(selected)
 }
 
 func (c *compiler) breakStart(text string) {
@@ -75,7 +76,7 @@ func (c *compiler) breakStart(text string) {
 
 // selects reports whether a node belongs to the operation.
 func (c *compiler) selects(n *node.Node) bool {
-	isSelected := c.op.selectsNodes() && c.selector.Matches(labels.Set(n.Labels))
+	isSelected := c.op.SelectsNodes() && c.selector.Matches(labels.Set(n.Labels))
 	return isSelected && (c.isMember == nil || c.isMember(n))
 }
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+// Package kairos gives nodes that run Kairos the labels that say so. A pod on the node finds out.
+package kairos
 
 import (
 	"maps"
@@ -42,36 +43,36 @@ const (
 	probedOther  = "other"
 )
 
-// IsKairosLabel reports whether a label of a node describes its Kairos system.
-func IsKairosLabel(key string) bool {
+// IsLabel reports whether a label of a node describes its Kairos system.
+func IsLabel(key string) bool {
 	return key == v1alpha1.LabelManaged || key == labelBootState || hasValue(releaseLabels, key)
 }
 
-// IsKairosAnnotation reports whether an annotation of a node describes its Kairos system.
-func IsKairosAnnotation(key string) bool { return hasValue(releaseAnnotations, key) }
+// IsAnnotation reports whether an annotation of a node describes its Kairos system.
+func IsAnnotation(key string) bool { return hasValue(releaseAnnotations, key) }
 
 func hasValue(m map[string]string, value string) bool {
 	return slices.Contains(slices.Collect(maps.Values(m)), value)
 }
 
-// HasOwnKairosLabels reports whether the operator wrote the Kairos labels of a node.
-func HasOwnKairosLabels(annotations map[string]string) bool {
+// HasOwnLabels reports whether the operator wrote the Kairos labels of a node.
+func HasOwnLabels(annotations map[string]string) bool {
 	return strings.HasSuffix(annotations[v1alpha1.AnnotationLooked], " "+probedKairos)
 }
 
-// kairosEdit writes the result of a probe to a node. Only the documented keys change; on a node that does not run Kairos only
+// editLabels writes the result of a probe to a node. Only the documented keys change; on a node that does not run Kairos only
 // when the operator wrote them.
-func kairosEdit(n *node.Node, k pack.Kairos) node.Edit {
+func editLabels(n *node.Node, k pack.Kairos) node.Edit {
 	e := node.Edit{}
 	result, managed := probedOther, ""
 	if k.Runs {
 		result, managed = probedKairos, "true"
 	}
-	if k.Runs || HasOwnKairosLabels(n.Annotations) {
+	if k.Runs || HasOwnLabels(n.Annotations) {
 		setLabel(&e, n, v1alpha1.LabelManaged, managed)
 		setLabel(&e, n, labelBootState, k.Boot)
 		for key, label := range releaseLabels {
-			setLabel(&e, n, label, sanitize(k.Release[key]))
+			setLabel(&e, n, label, Sanitize(k.Release[key]))
 		}
 		for key, annotation := range releaseAnnotations {
 			if text := k.Release[key]; text != "" {
@@ -94,8 +95,8 @@ func setLabel(e *node.Edit, n *node.Node, key, value string) {
 	e.SetLabel(n, key, value)
 }
 
-// kairosVersion is the version of Kairos that a node runs; empty when its labels do not say it, or are of an earlier boot.
-func kairosVersion(n *node.Node) string {
+// VersionOf is the version of Kairos that a node runs; empty when its labels do not say it, or are of an earlier boot.
+func VersionOf(n *node.Node) string {
 	version, probed := n.Annotations[annotationVersion], n.Annotations[v1alpha1.AnnotationLooked]
 	boot, _, _ := strings.Cut(probed, " ")
 	isOutdated := probed != "" && boot != n.BootID
@@ -108,8 +109,8 @@ func kairosVersion(n *node.Node) string {
 // invalidInLabel matches the characters that a label value cannot have.
 var invalidInLabel = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
 
-// sanitize makes a text fit into a label value.
-func sanitize(s string) string {
+// Sanitize makes a text fit into a label value.
+func Sanitize(s string) string {
 	s = strings.Trim(invalidInLabel.ReplaceAllString(s, "-"), "-_.")
 	return strings.Trim(s[:min(len(s), maxLabelLength)], "-_.")
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package upgrade
 
 import (
 	"slices"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 )
 
 // foreignNodeOp is the message of an upgrade whose name is taken.
@@ -31,18 +33,18 @@ func upgradeMessage(phase v1alpha1.Phase) string {
 	return "Upgrade operation is pending"
 }
 
-// UpgradeStatus is the status of an upgrade whose NodeOp is o; nil when there is none. A NodeOp that was deleted is not created
+// Status is the status of an upgrade whose NodeOp is o; nil when there is none. A NodeOp that was deleted is not created
 // again, because it would upgrade every node again.
-func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.Node, now time.Time) v1alpha1.NodeOpUpgradeStatus {
-	was := u.Status
-	out := *was.DeepCopy()
+func Status(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.Node, now time.Time) v1alpha1.NodeOpUpgradeStatus {
+	before := u.Status
+	out := *before.DeepCopy()
 	out.ObservedGeneration = u.Generation
 	switch {
-	case o != nil && !IsUpgradeOf(o, u):
+	case o != nil && !IsOf(o, u):
 		out.Message, out.Phase = foreignNodeOp, v1alpha1.PhasePending
-	case o == nil && IsUpgradeFinished(u):
-		return was
-	case o == nil && was.NodeOpName != "":
+	case o == nil && IsFinished(u):
+		return before
+	case o == nil && before.NodeOpName != "":
 		out.NodeOpName, out.Phase, out.Message = u.Name, v1alpha1.PhaseFailed, "its NodeOp was deleted: create another NodeOpUpgrade to upgrade again"
 	case o == nil:
 		out.Phase, out.Message = v1alpha1.PhasePending, upgradeMessage("")
@@ -54,10 +56,10 @@ func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.
 	}
 	out.Conditions = upgradeConditions(u, o, &out, now)
 
-	a, b := out.DeepCopy(), was.DeepCopy()
+	a, b := out.DeepCopy(), before.DeepCopy()
 	for _, s := range []*v1alpha1.NodeOpUpgradeStatus{a, b} {
 		s.LastUpdated = metav1.Time{}
-		clearTimes(s.Conditions, s.NodeStatuses)
+		report.ClearTimes(s.Conditions, s.NodeStatuses)
 	}
 	if !equality.Semantic.DeepEqual(a, b) {
 		out.LastUpdated = metav1.NewTime(node.WholeSeconds(now))
@@ -67,12 +69,12 @@ func UpgradeStatus(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.
 
 // upgradeConditions mirrors the conditions of the NodeOp, if there is one that belongs to the upgrade.
 func upgradeConditions(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, out *v1alpha1.NodeOpUpgradeStatus, now time.Time) []metav1.Condition {
-	s := &conditionSet{slices.Clone(u.Status.Conditions), u.Generation, now}
-	isForeign := o != nil && !IsUpgradeOf(o, u)
+	s := &report.ConditionSet{Conditions: slices.Clone(u.Status.Conditions), Generation: u.Generation, Now: now}
+	isForeign := o != nil && !IsOf(o, u)
 	if isForeign {
-		s.set(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, foreignNodeOp)
+		s.Set(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, foreignNodeOp)
 	} else {
-		s.set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec can be carried out")
+		s.Set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec can be carried out")
 	}
 
 	reason := v1alpha1.ReasonWaiting
@@ -81,12 +83,12 @@ func upgradeConditions(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, out *v1alp
 	}
 	for _, kind := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionReady} {
 		if o == nil || isForeign {
-			s.set(kind, false, reason, out.Message)
+			s.Set(kind, false, reason, out.Message)
 		} else if cond := meta.FindStatusCondition(o.Status.Conditions, kind); cond != nil {
-			s.set(kind, cond.Status == metav1.ConditionTrue, cond.Reason, cond.Message)
+			s.Set(kind, cond.Status == metav1.ConditionTrue, cond.Reason, cond.Message)
 		}
 	}
-	return s.conditions
+	return s.Conditions
 }
 
 // mirrorNodeOp copies the entries of the NodeOp, and compares the version that a node runs with that of the image.
@@ -95,9 +97,9 @@ func mirrorNodeOp(out *v1alpha1.NodeOpUpgradeStatus, o *v1alpha1.NodeOp, nodes [
 	out.NodeStatuses = o.Status.DeepCopy().NodeStatuses
 	for _, n := range nodes {
 		e, ok := out.NodeStatuses[n.Name]
-		version := kairosVersion(n)
+		version := kairos.VersionOf(n)
 		// The reboot may have reported the same version with characters that a label cannot have.
-		if ok && version != "" && sanitize(version) != sanitize(e.CurrentVersion) {
+		if ok && version != "" && kairos.Sanitize(version) != kairos.Sanitize(e.CurrentVersion) {
 			e.CurrentVersion = version
 			out.NodeStatuses[n.Name] = e
 		}
@@ -110,11 +112,11 @@ func mirrorNodeOp(out *v1alpha1.NodeOpUpgradeStatus, o *v1alpha1.NodeOp, nodes [
 	for name, e := range out.NodeStatuses {
 		rebooted := e.RebootStatus == v1alpha1.RebootCompleted
 		isKnown := e.TargetVersion != "" && e.CurrentVersion != ""
-		if rebooted && isKnown && sanitize(e.TargetVersion) != sanitize(e.CurrentVersion) {
+		if rebooted && isKnown && kairos.Sanitize(e.TargetVersion) != kairos.Sanitize(e.CurrentVersion) {
 			behind = append(behind, name)
 		}
 	}
 	if len(behind) > 0 {
-		out.Message += ", but these nodes booted another version: " + listNames(behind)
+		out.Message += ", but these nodes booted another version: " + report.ListNames(behind)
 	}
 }

@@ -1,34 +1,31 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeop
+package compile
 
 import (
 	"cmp"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // addGroups puts every target into the NodeOp's own group, or into the groups of its policy.
 func (c *compiler) addGroups() {
 	var frozen *rollout.Why
-	if c.failed != "" && isTrue(c.op.spec().StopOnFailure) {
+	if c.failed != "" && nodeop.IsTrue(c.op.Spec().StopOnFailure) {
 		frozen = &rollout.Why{Reason: rollout.ReasonStopped, About: "Node " + c.failed, Text: "node " + c.failed + " failed, and stopOnFailure is set"}
 	}
-	own := rollout.GroupRef{Owner: c.op.ref(), Compartment: v1alpha1.DefaultCompartment}
+	own := rollout.GroupRef{Owner: c.op.Owner, Compartment: v1alpha1.DefaultCompartment}
 	if c.in.Budget != nil {
 		c.useBudget(frozen)
 		return
 	}
 
 	c.out.Groups = []rollout.Group{c.ownGroup(own, frozen)}
-	if c.op.spec().CountUnavailable {
+	if c.op.Spec().CountUnavailable {
 		c.countFailedNodes(func(*target) rollout.GroupRef { return own })
 	}
 	for _, t := range c.out.Rollout.Targets {
@@ -38,18 +35,18 @@ func (c *compiler) addGroups() {
 
 // ownGroup is a sliding window as wide as the concurrency.
 func (c *compiler) ownGroup(name rollout.GroupRef, frozen *rollout.Why) rollout.Group {
-	limit := int(c.op.spec().Concurrency)
+	limit := int(c.op.Spec().Concurrency)
 	if limit == 0 {
 		limit = rollout.Unlimited
 	}
 	pace := rollout.Pace{Kind: rollout.PaceWindow}
-	if isTrue(c.op.spec().StopOnFailure) {
+	if nodeop.IsTrue(c.op.Spec().StopOnFailure) {
 		pace.StopAfter, pace.SafetyLimit = 1, 101
 	}
-	remembered := c.in.NodeOp.Status.CompartmentStatuses[v1alpha1.DefaultCompartment].BatchState
+	remembered := c.op.NodeOp.Status.CompartmentStatuses[v1alpha1.DefaultCompartment].BatchState
 	return rollout.Group{
-		Ref: name, Ledger: c.op.ref(), Limit: limit, CountUnavailable: c.op.spec().CountUnavailable,
-		Pace: pace, Memory: ReadBatchState(remembered), Frozen: frozen,
+		Ref: name, Ledger: c.op.Owner, Limit: limit, CountUnavailable: c.op.Spec().CountUnavailable,
+		Pace: pace, Memory: nodeop.ReadBatchState(remembered), Frozen: frozen,
 	}
 }
 
@@ -58,7 +55,7 @@ func (c *compiler) useBudget(frozen *rollout.Why) {
 	budget := c.in.Budget
 	c.out.Groups = append(c.out.Groups, budget.Groups...)
 	c.countFailedNodes(func(t *target) rollout.GroupRef { return budget.Of[t.node.Name] })
-	c.out.Rollout.Limit = int(c.op.spec().Concurrency)
+	c.out.Rollout.Limit = int(c.op.Spec().Concurrency)
 	for _, t := range c.out.Rollout.Targets {
 		t.Group, t.Place = budget.Of[t.Node], budget.Place[t.Node]
 		startsLater := !t.Visit.Admitted && !t.Visit.Skipped && len(t.Tasks) > 0
@@ -71,7 +68,7 @@ func (c *compiler) useBudget(frozen *rollout.Why) {
 // countFailedNodes counts nodes that are unavailable because this NodeOp failed there against the budget of their group.
 // Otherwise one node after the other would become unavailable.
 func (c *compiler) countFailedNodes(groupOf func(*target) rollout.GroupRef) {
-	for _, t := range c.out.order {
+	for _, t := range c.targets {
 		if t.rec.Admitted || !t.rec.Result.IsFailed() || t.isAvailable() {
 			continue
 		}
@@ -90,9 +87,9 @@ func (t *target) isAvailable() bool {
 }
 
 // readLedger reads the admissions in the status.
-func readLedger(p *passState) rollout.Ledger {
-	l := rollout.Ledger{Owner: p.ref()}
-	a := p.status.Admission
+func readLedger(op *nodeop.Operation) rollout.Ledger {
+	l := rollout.Ledger{Owner: op.Owner}
+	a := op.NodeOp.Status.Admission
 	if a == nil {
 		return l
 	}
@@ -104,52 +101,4 @@ func readLedger(p *passState) rollout.Ledger {
 		})
 	}
 	return l
-}
-
-// AdmissionStatus converts a ledger to the status of its NodeOp.
-func AdmissionStatus(l rollout.Ledger) *v1alpha1.Admission {
-	out := &v1alpha1.Admission{Epoch: l.Epoch}
-	for _, s := range l.Admitting {
-		seat := v1alpha1.Seat{Node: s.Node, Batch: s.Batch, Since: metav1.NewTime(node.WholeSeconds(s.Since))}
-		if s.Rollout != l.Owner {
-			seat.Rollout = s.Rollout.String()
-		}
-		if name := s.Group.Compartment; name != v1alpha1.DefaultCompartment {
-			seat.Compartment = name
-		}
-		out.Seats = append(out.Seats, seat)
-	}
-	return out
-}
-
-// ReadBatchState converts the batch state of a status to the memory of a group.
-func ReadBatchState(b *v1alpha1.BatchState) rollout.Memory {
-	if b == nil {
-		return rollout.Memory{}
-	}
-	return rollout.Memory{
-		Batch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, Completed: b.CompletedNodes, Failed: b.FailedNodes,
-		LastSize: b.LastBatchSize, LastFailed: b.LastBatchFailed, Stopped: b.ShouldStop, Open: b.Open, From: b.From,
-		StoppedBy: b.StoppedBy, Resumed: b.Resumed,
-	}
-}
-
-// compartmentStatuses converts the reports of the NodeOp's own groups.
-func compartmentStatuses(op *operation, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
-	var out map[string]v1alpha1.CompartmentStatus
-	for name, s := range policy.ToCompartmentStatuses(op.ref(), groups) {
-		if out == nil {
-			out = map[string]v1alpha1.CompartmentStatus{}
-		}
-		status := v1alpha1.CompartmentStatus{Matched: s.Matched, Ceiling: s.Ceiling, InProgress: s.InProgress, Completed: s.Completed, ProgressPercent: s.ProgressPercent}
-		if b := s.BatchState; b != nil {
-			status.BatchState = &v1alpha1.BatchState{
-				CurrentBatch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, CompletedNodes: b.CompletedNodes, FailedNodes: b.FailedNodes,
-				LastBatchSize: b.LastBatchSize, LastBatchFailed: b.LastBatchFailed, ShouldStop: b.ShouldStop, Open: b.Open, From: b.From,
-				StoppedBy: b.StoppedBy, Resumed: b.Resumed,
-			}
-		}
-		out[name] = status
-	}
-	return out
 }
