@@ -14,24 +14,6 @@ func Compare(a, b *Node) int {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 }
 
-// EachUnchanged visits the nodes of which the same version was there before, with what is known of them and their places. Both lists are
-// in the order of Compare; in others it may miss nodes.
-func EachUnchanged[K any](before []K, nodeOf func(K) *Node, nodes []*Node, visit func(known K, at int)) {
-	next := 0
-	for i, n := range nodes {
-		at, isKnown := next, next < len(before) && nodeOf(before[next]).Name == n.Name
-		if !isKnown {
-			at, isKnown = slices.BinarySearchFunc(before, n, func(k K, n *Node) int { return Compare(nodeOf(k), n) })
-		}
-		if !isKnown {
-			continue
-		}
-		if next = at + 1; nodeOf(before[at]) == n {
-			visit(before[at], i)
-		}
-	}
-}
-
 // IndexByName returns the places of what belongs to nodes, by their names. The index of what was there before, nil for none, is used again
 // if the nodes are the same.
 func IndexByName[K comparable](before []K, index map[string]int, all []K, nodeOf func(K) *Node) map[string]int {

@@ -24,7 +24,7 @@ func finishedNodes(b *testing.B, n int) *Input {
 	first.Labels["pool"] = "gpu"
 	w.drive(s)
 	c := w.compile(s)
-	w.write("first", c.Words(c.in.Nodes[0], rollout.Verdict{Node: "first", Phase: rollout.PhaseFinished}))
+	w.write("first", c.Words(c.clusterNodes[0], rollout.Verdict{Node: "first", Phase: rollout.PhaseFinished}))
 	for i := range n - 1 {
 		node := w.addNode(fmt.Sprintf("node-%05d", i))
 		node.Labels["pool"] = "gpu"

@@ -15,60 +15,57 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Change returns the edit of a node for an action of the plan: taint, admit, hold, count, join, run, cover, record, prove, rollback, note, release,
-// untaint and retire; other verbs have an empty edit. n is the node after the edits of Adopt and of the earlier actions of
-// the plan (With), holds are all holds on it, including those of NodeOps. The edit of a run is written before its Object is
-// created. Change is idempotent.
-func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
+// change returns the edit of a node for an action.
+func (r recorder) change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
 	switch a.Verb { // valid for a node whose annotations cannot be read
 	case rollout.VerbTaint:
-		return c.recorder().addTaint(n), nil
+		return r.addTaint(n), nil
 	case rollout.VerbUntaint:
-		return c.recorder().removeTaint(a, n), nil
+		return r.removeTaint(a, n), nil
 	case rollout.VerbRelease:
-		return c.recorder().releaseHold(n, holds), nil
+		return r.releaseHold(n, holds), nil
 	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck, rollout.VerbVerify, rollout.VerbPull: // they change nothing on the node
 		return node.Edit{}, nil
 	}
-	if p := n.Skyhook(c.in.Skyhook.Name).Problem; p != "" && !a.Wipe {
+	if p := n.Skyhook(r.facts.Skyhook.Name).Problem; p != "" && !a.Wipe {
 		return node.Edit{}, fmt.Errorf("changing node %s: %s", n.Name, p)
 	}
 	switch a.Verb {
 	case rollout.VerbAdmit:
-		return c.recorder().recordAdmission(a, n), nil
+		return r.recordAdmission(a, n), nil
 	case rollout.VerbHold:
-		return c.recorder().placeHold(a, n, holds), nil
+		return r.placeHold(a, n, holds), nil
 	case rollout.VerbCount:
-		return c.recorder().recordPods(a, n), nil
+		return r.recordPods(a, n), nil
 	case rollout.VerbRun:
-		return c.recorder().recordRun(a, n)
+		return r.recordRun(a, n)
 	case rollout.VerbJoin:
-		return c.recorder().recordAwaiting(a, n), nil
+		return r.recordAwaiting(a, n), nil
 	case rollout.VerbCover:
-		return c.recorder().recordCover(a, n)
+		return r.recordCover(a, n)
 	case rollout.VerbRecord:
-		return c.recorder().recordOutcome(a, n)
+		return r.recordOutcome(a, n)
 	case rollout.VerbProve:
-		return c.recorder().recordProving(n), nil
+		return r.recordProving(n), nil
 	case rollout.VerbRollback:
-		return c.recorder().recordRollback(a, n), nil
+		return r.recordRollback(a, n), nil
 	case rollout.VerbNote:
-		return c.recorder().recordDrift(a, n), nil
+		return r.recordDrift(a, n), nil
 	case rollout.VerbRetire:
-		return c.recorder().recordRetirement(a, n), nil
+		return r.recordRetirement(a, n), nil
 	}
 	return node.Edit{}, nil
 }
 
 // editRecord changes nodeState and record together and stores the hash of the nodeState in the record. Entries of the
 // record that do not match the nodeState are dropped.
-func (r recorder) editRecord(n *node.Node, change func(v1alpha1.NodeState, *node.SkyhookRecord)) node.Edit {
-	s, on := r.in.Skyhook, n.Skyhook(r.in.Skyhook.Name)
+func editRecord(f *facts, n *node.Node, change func(v1alpha1.NodeState, *node.SkyhookRecord)) node.Edit {
+	s, on := f.Skyhook, n.Skyhook(f.Skyhook.Name)
 	state := maps.Clone(on.State)
 	if state == nil {
 		state = v1alpha1.NodeState{}
 	}
-	rec, _ := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State).LimitTimes(r.in.Now)
+	rec, _ := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State).LimitTimes(f.Now)
 	rec = rec.Clone()
 	change(state, &rec)
 	for key := range rec.Packages {
@@ -89,15 +86,15 @@ func (r recorder) editRecord(n *node.Node, change func(v1alpha1.NodeState, *node
 
 func (r recorder) addTaint(n *node.Node) node.Edit {
 	e := node.Edit{}
-	if !n.HasTaint(r.in.Config.RuntimeTaint) {
-		e.AddTaints = []corev1.Taint{r.in.Config.RuntimeTaint}
+	if !n.HasTaint(r.facts.Config.RuntimeTaint) {
+		e.AddTaints = []corev1.Taint{r.facts.Config.RuntimeTaint}
 	}
-	e.SetAnnotation(n, autoTaintKey(r.in.Config.RuntimeTaint), "true")
+	e.SetAnnotation(n, autoTaintKey(r.facts.Config.RuntimeTaint), "true")
 	return e
 }
 
 func (r recorder) removeTaint(a rollout.Action, n *node.Node) node.Edit {
-	e := node.Edit{RemoveTaints: []corev1.Taint{r.in.Config.RuntimeTaint}}
+	e := node.Edit{RemoveTaints: []corev1.Taint{r.facts.Config.RuntimeTaint}}
 	if a.Cordon {
 		e = e.Plus(n.KeepCordoned())
 	}
@@ -115,19 +112,19 @@ func autoTaintKey(t corev1.Taint) string {
 // recordAdmission records that the node is in flight and counts against the budget. Unfinished packages begin a new
 // run, so that work of an earlier admission does not count.
 func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
-	now := node.WholeSeconds(r.in.Now)
-	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	now := node.WholeSeconds(r.facts.Now)
+	e := editRecord(r.facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if rec.Admitted {
 			return
 		}
-		if back := r.takenBackOn(n.Name); back != nil {
+		if back := r.takenBack(); back != nil {
 			rec.Rollback = back
 		} else {
 			r.noteComplete(state, rec)
 		}
 		rec.Admitted, rec.Skipped, rec.Interrupts, rec.Queues, rec.Apart = true, false, 0, nil, false
 		rec.Admission++
-		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.in.Skyhook.Generation
+		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.facts.Skyhook.Generation
 		rec.FinishedAt, rec.Unproven, rec.Proving, rec.Reboot, rec.Offered = nil, false, nil, nil, r.offeredResources(n)
 		for _, p := range rec.Packages {
 			if p.Goal != "" {
@@ -136,8 +133,8 @@ func (r recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 			}
 		}
 	})
-	e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusInProgress)
-	e.SetAnnotation(n, r.marks.version, r.in.Config.Version)
+	e.SetSkyhookStatus(n, r.facts.Skyhook.Name, v1alpha1.StatusInProgress)
+	e.SetAnnotation(n, r.facts.keys.version, r.facts.Config.Version)
 	return e
 }
 
@@ -146,18 +143,18 @@ func (r recorder) inheritAdmission(rec *node.SkyhookRecord) {
 	if rec.Admitted || rec.Admission > 0 {
 		return
 	}
-	now := node.WholeSeconds(r.in.Now)
-	rec.Admitted, rec.Admission, rec.At, rec.Generation = true, 1, &now, r.in.Skyhook.Generation
+	now := node.WholeSeconds(r.facts.Now)
+	rec.Admitted, rec.Admission, rec.At, rec.Generation = true, 1, &now, r.facts.Skyhook.Generation
 }
 
 // placeHold cordons the node for this Skyhook.
 func (r recorder) placeHold(a rollout.Action, n *node.Node, holds []rollout.Hold) node.Edit {
-	name := r.in.Skyhook.Name
+	name := r.facts.Skyhook.Name
 	e, on := node.Edit{}, n.Skyhook(name)
 	if !on.Cordoned || on.Record.Held == nil {
-		placed := n.Cordon(holds).Place(Ref(name), r.in.Now).Of(Ref(name))
-		e = r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
-			rec.Held = &node.Held{At: node.WholeSeconds(r.in.Now), WasCordoned: placed.WasCordoned}
+		placed := n.Cordon(holds).Place(Ref(name), r.facts.Now).Of(Ref(name))
+		e = editRecord(r.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+			rec.Held = &node.Held{At: node.WholeSeconds(r.facts.Now), WasCordoned: placed.WasCordoned}
 		})
 		e = e.Plus(r.placeMarks(a, n))
 	}
@@ -171,7 +168,7 @@ func (r recorder) placeHold(a rollout.Action, n *node.Node, holds []rollout.Hold
 
 // recordPods records how many pods had to leave the held node when its drain began.
 func (r recorder) recordPods(a rollout.Action, n *node.Node) node.Edit {
-	return r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	return editRecord(r.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if rec.Held != nil {
 			rec.Held.Pods = a.Pods
 		}
@@ -181,7 +178,7 @@ func (r recorder) recordPods(a rollout.Action, n *node.Node) node.Edit {
 // releaseHold releases this Skyhook's hold. When the record cannot be read the node stays cordoned, because it is unknown
 // whether it was cordoned before.
 func (r recorder) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
-	name := r.in.Skyhook.Name
+	name := r.facts.Skyhook.Name
 	e, on := node.Edit{}, n.Skyhook(name)
 	if !on.Cordoned {
 		return e
@@ -201,29 +198,29 @@ func (r recorder) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
 // recordRetirement records that the node is no longer in flight. With Wipe the Skyhook is being deleted.
 func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 	if a.Wipe {
-		return r.recordDeletion(n).Plus(r.removeConditions(n)) // the hold was released before
+		return r.recordDeletion(n).Plus(removeConditions(r.facts, n)) // the hold was released before
 	}
-	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	e := editRecord(r.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if !rec.Admitted { // it is skipped without an admission, until the Skyhook changes
-			rec.Generation = r.in.Skyhook.Generation
+			rec.Generation = r.facts.Skyhook.Generation
 		}
 		rec.Admitted, rec.Skipped, rec.Proving, rec.Reboot, rec.Queues, rec.Apart = false, a.Skip, nil, nil, nil, false
 		isUnfinished := a.Skip || a.Postpone
-		if t := r.target(n.Name); t != nil && t.selected && !isUnfinished {
-			now := node.WholeSeconds(r.in.Now)
+		if t := r.target; t != nil && t.selected && !isUnfinished {
+			now := node.WholeSeconds(r.facts.Now)
 			rec.FinishedAt, rec.Unproven = &now, a.Why.Reason == rollout.ReasonProofFailed
 		}
 	})
-	switch t := r.target(n.Name); {
+	switch t := r.target; {
 	case t != nil && !t.selected:
-		e.RemoveSkyhookStatus(n, r.in.Skyhook.Name)
-		e = e.Plus(r.removeConditions(n))
+		e.RemoveSkyhookStatus(n, r.facts.Skyhook.Name)
+		e = e.Plus(removeConditions(r.facts, n))
 	case a.Why.Reason == rollout.ReasonRolledBack:
-		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusErroring)
+		e.SetSkyhookStatus(n, r.facts.Skyhook.Name, v1alpha1.StatusErroring)
 	case a.Skip, a.Postpone:
-		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusWaiting)
+		e.SetSkyhookStatus(n, r.facts.Skyhook.Name, v1alpha1.StatusWaiting)
 	default:
-		e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusComplete)
+		e.SetSkyhookStatus(n, r.facts.Skyhook.Name, v1alpha1.StatusComplete)
 	}
 	return e
 }
@@ -231,7 +228,7 @@ func (r recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 // recordDeletion removes what the Skyhook wrote to the node. The record of packages that stay on the host is kept, so that a
 // Skyhook of the same name does not install them again.
 func (r recorder) recordDeletion(n *node.Node) node.Edit {
-	s, on := r.in.Skyhook, n.Skyhook(r.in.Skyhook.Name)
+	s, on := r.facts.Skyhook, n.Skyhook(r.facts.Skyhook.Name)
 	state := maps.Clone(on.State)
 	maps.DeleteFunc(state, func(_ string, e v1alpha1.PackageStatus) bool { return isUninstalled(e) })
 	if on.Problem != "" || len(state) == 0 {
@@ -279,7 +276,7 @@ const (
 
 // keyDigests returns the digests of the values of an installed configMap; nil when the definition is not known.
 func (r recorder) keyDigests(p *node.PackageRecord) map[string]string {
-	d := r.definition(p.Hash)
+	d := r.facts.definition(p.Hash)
 	if d == nil || len(d.config) > maxKeyDigests {
 		return p.Keys
 	}
@@ -290,16 +287,13 @@ func (r recorder) keyDigests(p *node.PackageRecord) map[string]string {
 	return digests
 }
 
-func (r recorder) removeConditions(n *node.Node) node.Edit {
+// removeConditions removes the conditions of the Skyhook from a node.
+func removeConditions(f *facts, n *node.Node) node.Edit {
 	e := node.Edit{}
 	for _, cond := range n.Conditions {
-		if r.isOwnCondition(cond.Type) {
+		if f.keys.isCondition(cond.Type) {
 			e.RemoveConditions = append(e.RemoveConditions, cond.Type)
 		}
 	}
 	return e
-}
-
-func (r recorder) isOwnCondition(t corev1.NodeConditionType) bool {
-	return t == r.marks.notReady || t == r.marks.erroring
 }

@@ -158,8 +158,8 @@ func (w *testCluster) compileAfterBefore(s *v1alpha1.Skyhook) *Compiled {
 		w.t.Fatalf("what was kept is wrong: %s", text)
 	}
 	if was := w.before[s.Name]; was != nil {
-		for _, k := range c.kept {
-			if slices.Contains(was.kept, k) {
+		for _, k := range c.memo {
+			if was.memo[k.node.Name] == k {
 				w.kept++
 			}
 		}

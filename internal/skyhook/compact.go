@@ -165,7 +165,7 @@ func limitMessages(containers []corev1.Container) {
 func (r renderer) planRun(st *step, planned *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
 	p := planned.Packages[st.key]
 	if p == nil || p.Run == "" || p.Goal == "" && p.Interrupt == "" {
-		p = &node.PackageRecord{Run: r.recorder().runID(n, planned, st), Generation: planned.Offset + r.in.Skyhook.Generation, Goal: st.goal}
+		p = &node.PackageRecord{Run: r.facts.runID(n, planned, st), Generation: planned.Offset + r.facts.Skyhook.Generation, Goal: st.goal}
 		planned.Packages[st.key] = p
 	}
 	return p
@@ -190,7 +190,7 @@ func (r renderer) compactContainer(pod *corev1.Pod, st *step, rec *node.SkyhookR
 	}
 	return corev1.Container{
 		Name: packageName(st.name) + "-" + string(st.stage), Image: r.agentImage(d), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
-		Args: []string{string(st.stage), rootMount, r.in.Config.copyDir(r.in.Skyhook.Name, r.ownerUID(rec), st.name, st.version, p.Generation)},
+		Args: []string{string(st.stage), rootMount, r.facts.Config.copyDir(r.facts.Skyhook.Name, r.ownerUID(rec), st.name, st.version, p.Generation)},
 		Env:  env, VolumeMounts: mounts, Resources: resourceRequirements(d.Package.Resources),
 	}
 }
@@ -198,7 +198,7 @@ func (r renderer) compactContainer(pod *corev1.Pod, st *step, rec *node.SkyhookR
 // timeoutEnv returns how long a stage may take. When it must have ended is not known: it begins after others.
 func (r renderer) timeoutEnv(st *step) []corev1.EnvVar {
 	out := []corev1.EnvVar{{Name: pack.EnvDeadline}}
-	if limit := r.targetCompiler().deadlineOf(st); limit > 0 {
+	if limit := r.facts.deadlineOf(st); limit > 0 {
 		out = append(out, corev1.EnvVar{Name: pack.EnvStageTimeout, Value: limit.String()})
 	}
 	return out
@@ -232,12 +232,12 @@ func addVolume(spec *corev1.PodSpec, v corev1.Volume) {
 // interruptContainer carries out an interrupt.
 func (r renderer) interruptContainer(st *step, rec *node.SkyhookRecord) corev1.Container {
 	p := rec.Packages[st.key]
-	dir := r.in.Config.copyDir(r.in.Skyhook.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
+	dir := r.facts.Config.copyDir(r.facts.Skyhook.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
 	return corev1.Container{
 		Name: containerInterrupt, Image: r.agentImage(st.def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
 		Args:         []string{string(pack.ModeInterrupt), rootMount, dir, encodeInterrupt(st.payload)},
 		Env:          append(append(r.agentEnv(st, rec), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}), r.deadlineEnv(st)...),
 		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
-		Resources:    fixedResources("500m", cmp.Or(r.in.Config.InterruptMemory, DefaultInterruptMemory)),
+		Resources:    fixedResources("500m", cmp.Or(r.facts.Config.InterruptMemory, DefaultInterruptMemory)),
 	}
 }

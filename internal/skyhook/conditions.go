@@ -42,9 +42,9 @@ var twins = []string{
 
 // conditionWriter collects conditions. Conditions that are not set are removed, except those that keep names.
 type conditionWriter struct {
-	c   *Compiled
-	old []metav1.Condition
-	new []metav1.Condition
+	facts *facts
+	old   []metav1.Condition
+	new   []metav1.Condition
 }
 
 // has reports whether the condition is set to true.
@@ -65,16 +65,16 @@ func (t *conditionWriter) set(kind string, yes bool, reason, message string) {
 		}
 		meta.SetStatusCondition(&t.new, metav1.Condition{
 			Type: name, Status: status, Reason: reason, Message: node.Truncate(message, 2000),
-			ObservedGeneration: t.c.in.Skyhook.Generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(t.c.in.Now)),
+			ObservedGeneration: t.facts.Skyhook.Generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(t.facts.Now)),
 		})
 	}
 }
 
 // buildConditions returns all conditions in a fixed order.
 func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStatus, groups []rollout.GroupReport) []metav1.Condition {
-	t := &conditionWriter{c: rep.Compiled, old: rep.in.Skyhook.Status.Conditions}
+	t := &conditionWriter{facts: rep.facts, old: rep.stored.Conditions}
 	rep.setAccepted(t)
-	complete := is.NodeCounts[v1alpha1.StatusComplete] == len(nodes) && rep.Rollout.Broken == nil
+	complete := is.NodeCounts[v1alpha1.StatusComplete] == len(nodes) && rep.rollout.Broken == nil
 	busy := is.Status == v1alpha1.StatusInProgress || is.Status == v1alpha1.StatusErroring || is.Status == v1alpha1.StatusWaiting
 	message := rep.summarize(nodes, is)
 	reason := readyReasons[is.Status]
@@ -83,7 +83,7 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 		reason = v1alpha1.ReasonRolledBack
 	}
 	t.set(v1alpha1.ConditionProgressing, busy, reason, message)
-	if rep.Rollout.Rollback.Cause != nil && !complete {
+	if rep.rollout.Rollback.Cause != nil && !complete {
 		reason = v1alpha1.ReasonRolledBack
 	}
 	t.set(v1alpha1.ConditionReady, complete, reason, message)
@@ -107,13 +107,14 @@ func (rep reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 }
 
 func (rep reporter) setAccepted(t *conditionWriter) {
-	if rep.in.PolicyMissing {
+	isPolicyMissing := slices.ContainsFunc(rep.problems, func(p Problem) bool { return p.Reason == rollout.ReasonPolicyMissing })
+	if isPolicyMissing {
 		t.set(v1alpha1.ConditionDeploymentPolicyNotFound, true, v1alpha1.ConditionDeploymentPolicyNotFound,
-			policy.DescribeMissing(PolicyName(rep.in.Skyhook, rep.in.Config)))
+			policy.DescribeMissing(PolicyName(rep.facts.Skyhook, rep.facts.Config)))
 	}
 	var wrong, minor []string
 	reason := v1alpha1.ReasonInvalidSpec
-	for _, p := range rep.Problems {
+	for _, p := range rep.problems {
 		if p.IsCondition {
 			continue
 		}
@@ -151,21 +152,21 @@ func (rep reporter) summarize(nodes []nodeStatus, is *v1alpha1.SkyhookStatus) st
 	if is.Rollback != nil {
 		text += "; " + rep.describeRollback(is.Rollback)
 	}
-	if rep.Rollout.Broken != nil {
-		text += "; " + rep.Rollout.Broken.Text
+	if rep.rollout.Broken != nil {
+		text += "; " + rep.rollout.Broken.Text
 	} else {
 		text += rep.listReasons(nodes)
 	}
-	if edited := rep.EditedNodes(); edited > 0 {
+	if edited := rep.editedNodes(); edited > 0 {
 		text += fmt.Sprintf("; on %s the image, env or resources of a finished package changed: that runs nothing until its next install or upgrade, or a rerun", countOf(edited, "node"))
 	}
 	return text
 }
 
-// EditedNodes counts the nodes on which an edit of a finished package runs nothing.
-func (c *Compiled) EditedNodes() int {
+// editedNodes counts the nodes on which an edit of a finished package runs nothing.
+func (rep reporter) editedNodes() int {
 	n := 0
-	for _, t := range c.all {
+	for _, t := range rep.targets {
 		if t.edited > 0 {
 			n++
 		}
@@ -199,14 +200,14 @@ func (rep reporter) listReasons(nodes []nodeStatus) string {
 		if counts[r] > 1 {
 			text += fmt.Sprintf(" and %d more", counts[r]-1)
 		}
-		text += ": " + node.Truncate(rollout.Verdict{Node: first[r].name, Why: *first[r].why}.Sentence(rep.in.Skyhook.Name), 500)
+		text += ": " + node.Truncate(rollout.Verdict{Node: first[r].name, Why: *first[r].why}.Sentence(rep.facts.Skyhook.Name), 500)
 	}
 	return text
 }
 
 // setTransition sets the condition with the last change of status.
 func (rep reporter) setTransition(t *conditionWriter, is *v1alpha1.SkyhookStatus, complete bool, message string) {
-	was := rep.in.Skyhook.Status.Status
+	was := rep.stored.Status
 	old := meta.FindStatusCondition(t.old, v1alpha1.ConditionTransition)
 	switch {
 	case was != "" && was != is.Status:
@@ -220,7 +221,7 @@ func (rep reporter) setTransition(t *conditionWriter, is *v1alpha1.SkyhookStatus
 func (rep reporter) setNodeConditions(t *conditionWriter, nodes []nodeStatus) {
 	byReason := map[rollout.Reason][]string{}
 	for _, n := range nodes {
-		if b := rep.Rollout.Targets[n.index].Blocked; b != nil {
+		if b := rep.rollout.Targets[n.index].Blocked; b != nil {
 			byReason[b.Reason] = append(byReason[b.Reason], n.name)
 		}
 	}
@@ -260,10 +261,10 @@ func (rep reporter) setNodeConditions(t *conditionWriter, nodes []nodeStatus) {
 func (rep reporter) setApplyPaused(t *conditionWriter) {
 	var last *podInfo
 	var where string
-	for _, node := range sortedNames(rep.pods) {
-		for _, p := range rep.pods[node] {
+	for _, on := range rep.targets {
+		for _, p := range on.pods.work {
 			if p.tag.Name != "" && (last == nil || p.created.After(last.created)) {
-				last, where = p, node
+				last, where = p, on.node.Name
 			}
 		}
 	}
@@ -281,7 +282,7 @@ func (rep reporter) setUninstall(t *conditionWriter, nodes []nodeStatus) {
 	why := ""
 	for _, n := range nodes {
 		var runs, fails bool
-		for _, task := range rep.Rollout.Targets[n.index].Tasks {
+		for _, task := range rep.rollout.Targets[n.index].Tasks {
 			if !task.Uninstall {
 				continue
 			}
@@ -316,7 +317,7 @@ func (rep reporter) setUninstall(t *conditionWriter, nodes []nodeStatus) {
 
 // usesGroup reports whether targets of this Skyhook are in the group.
 func (rep reporter) usesGroup(group rollout.GroupRef) bool {
-	return slices.ContainsFunc(rep.Groups, func(g rollout.Group) bool { return g.Ref == group })
+	return slices.ContainsFunc(rep.groups, func(g rollout.Group) bool { return g.Ref == group })
 }
 
 func formatBatches(n int) string {
@@ -334,7 +335,7 @@ func (rep reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) (
 	text = fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Compartment, formatBatches(g.Memory.ConsecutiveFailures))
 	var first []string
 	for _, n := range nodes {
-		if n.status == v1alpha1.StatusErroring && rep.Rollout.Targets[n.index].Group == g.Group && len(first) < 3 {
+		if n.status == v1alpha1.StatusErroring && rep.rollout.Targets[n.index].Group == g.Group && len(first) < 3 {
 			first = append(first, n.name+": "+node.Truncate(n.why.Text, 300))
 		}
 	}

@@ -18,30 +18,30 @@ import (
 // ConfigMaps returns the package ConfigMaps and frozen definitions that must exist before the plan is applied.
 // Definitions are immutable: create them when missing, leave them otherwise.
 func (c *Compiled) ConfigMaps() []*corev1.ConfigMap {
-	s := c.in.Skyhook
+	s := c.facts.Skyhook
 	var out []*corev1.ConfigMap
-	for _, name := range sortedNames(c.defs) {
-		d := c.defs[name]
-		if c.Rollout.Broken != nil || c.Rollout.Deleting && !d.isUninstallEnabled() {
+	for _, name := range sortedNames(c.facts.Packages) {
+		d := c.facts.Packages[name]
+		if c.Rollout.Broken != nil || c.facts.Deleting && !d.isUninstallEnabled() {
 			continue
 		}
 		if len(d.config) > 0 {
 			out = append(out, c.renderer().packageConfigMap(d))
 		}
-		out = append(out, d.toConfigMap(s, c.in.Config))
+		out = append(out, d.toConfigMap(s, c.facts.Config))
 	}
 	for _, hash := range sortedNames(c.extra) {
-		out = append(out, c.extra[hash].toConfigMap(s, c.in.Config))
+		out = append(out, c.extra[hash].toConfigMap(s, c.facts.Config))
 	}
 	return out
 }
 
 // packageConfigMap returns the documented ConfigMap that pods mount.
 func (r renderer) packageConfigMap(d *Definition) *corev1.ConfigMap {
-	s, p := r.in.Skyhook, d.Package
+	s, p := r.facts.Skyhook, d.Package
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: configMapName(s.Name, p.Name, string(p.Version)), Namespace: r.in.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Name: configMapName(s.Name, p.Name, string(p.Version)), Namespace: r.facts.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels: map[string]string{v1alpha1.LabelName: s.Name},
 			Annotations: map[string]string{
 				v1alpha1.LabelName: s.Name, v1alpha1.AnnotationPackageName: p.Name, v1alpha1.AnnotationPackageVersion: string(p.Version),
@@ -61,32 +61,29 @@ type metadataPackage struct {
 	ConfigInterrupts   map[string]v1alpha1.Interrupt `json:"configInterrupts,omitempty"`
 }
 
-// NodeMetadataName returns the name of the ConfigMap that NodeMetadata makes for a node.
-func (c *Compiled) NodeMetadataName(node string) string { return metadataName(c.in.Skyhook.Name, node) }
-
-// NodeMetadataVersion identifies everything in NodeMetadata that is the same for all nodes.
-func (c *Compiled) NodeMetadataVersion() string {
-	s := c.in.Skyhook
-	return fmt.Sprintf("%s/%d %s", s.UID, s.Generation, c.in.Config.AgentImage)
+// nodeMetadataVersion identifies everything in NodeMetadata that is the same for all nodes.
+func (r renderer) nodeMetadataVersion() string {
+	s := r.facts.Skyhook
+	return fmt.Sprintf("%s/%d %s", s.UID, s.Generation, r.facts.Config.AgentImage)
 }
 
-// NodeMetadata returns the ConfigMap with a node's labels and annotations, written before the pods that mount it.
-func (c *Compiled) NodeMetadata(n *node.Node) *corev1.ConfigMap {
-	s := c.in.Skyhook
+// nodeMetadata returns the ConfigMap with a node's labels and annotations, written before the pods that mount it.
+func (r renderer) nodeMetadata(n *node.Node) *corev1.ConfigMap {
+	s := r.facts.Skyhook
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: c.NodeMetadataName(n.Name), Namespace: c.in.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Name: metadataName(s.Name, n.Name), Namespace: r.facts.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels:      map[string]string{v1alpha1.LabelNodeMeta: labelValue(s.Name)},
 			Annotations: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.AnnotationNodeName: n.Name},
 		},
-		Data: c.metadataFiles(n),
+		Data: r.metadataFiles(n),
 	}
 }
 
 // metadataFiles returns the files that tell a package about its node.
-func (c *Compiled) metadataFiles(n *node.Node) map[string]string {
+func (r renderer) metadataFiles(n *node.Node) map[string]string {
 	packages := map[string]metadataPackage{}
-	for name, d := range c.defs {
+	for name, d := range r.facts.Packages {
 		p := d.Package
 		packages[name] = metadataPackage{name, string(p.Version), p.Image, p.AgentImageOverride, p.Interrupt, p.ConfigInterrupts}
 	}
@@ -96,7 +93,7 @@ func (c *Compiled) metadataFiles(n *node.Node) map[string]string {
 		"packages.json": node.EncodeJSON(struct {
 			AgentVersion string                     `json:"agentVersion"`
 			Packages     map[string]metadataPackage `json:"packages"`
-		}{imageTag(c.in.Config.AgentImage), packages}),
+		}{imageTag(r.facts.Config.AgentImage), packages}),
 	}
 }
 
@@ -109,10 +106,10 @@ func nonNil(m map[string]string) map[string]string {
 
 // Superfluous returns the names of this Skyhook's ConfigMaps that are no longer needed.
 func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
-	if c.Rollout.Deleting || c.Rollout.Broken != nil {
+	if c.facts.Deleting || c.Rollout.Broken != nil {
 		return nil // the garbage collector removes them with their owner; an invalid spec removes nothing
 	}
-	s := c.in.Skyhook
+	s := c.facts.Skyhook
 	needed := map[string]bool{}
 	for _, cm := range c.ConfigMaps() {
 		needed[cm.Name] = true
@@ -135,7 +132,7 @@ func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 			if hashes[cm.Annotations[annotationDefinition]] {
 				continue
 			}
-		case cm.Labels[v1alpha1.LabelName] == "" || c.renderer().isMounted(cm.Name):
+		case cm.Labels[v1alpha1.LabelName] == "" || slices.ContainsFunc(c.targets, func(t *target) bool { return t.pods.mounts(s.Name, cm.Name) }):
 			continue
 		}
 		out = append(out, cm.Name)
@@ -147,8 +144,8 @@ func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 // recordedHashes returns the hashes of definitions that some node records.
 func (c *Compiled) recordedHashes() map[string]bool {
 	out := map[string]bool{}
-	for _, n := range c.in.Nodes {
-		rec := &n.Skyhook(c.in.Skyhook.Name).Record
+	for _, n := range c.clusterNodes {
+		rec := &n.Skyhook(c.facts.Skyhook.Name).Record
 		for _, p := range rec.Packages {
 			out[p.Hash], out[p.From] = true, true
 		}
@@ -156,26 +153,12 @@ func (c *Compiled) recordedHashes() map[string]bool {
 			out[hash] = true
 		}
 	}
-	for _, pods := range c.pods {
-		for _, pod := range pods {
+	for _, t := range c.targets {
+		for _, pod := range t.pods.work {
 			for _, part := range pod.parts { // what it begins with later is recorded then
 				out[part.part.Hash] = true
 			}
 		}
 	}
 	return out
-}
-
-// isMounted reports whether a pod of ours mounts the ConfigMap.
-func (r renderer) isMounted(name string) bool {
-	for _, pods := range r.pods {
-		for _, pod := range pods {
-			for _, p := range pod.works() {
-				if configMapName(r.in.Skyhook.Name, p.tag.Name, p.tag.Version) == name {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

@@ -181,10 +181,10 @@ func definitionFromState(e v1alpha1.PackageStatus, like *Definition) *Definition
 
 // changedKeys returns the keys of the configMap that were added, removed or changed since the definition with a hash. digests
 // are those of a kept package, whose definition is gone. When both are lost, every key counts as changed.
-func (c *Compiled) changedKeys(from string, digests map[string]string, to *Definition) []string {
+func (f *facts) changedKeys(from string, digests map[string]string, to *Definition) []string {
 	old := map[string]string{}
 	digest := func(value string) string { return value }
-	if d := c.definition(from); d != nil {
+	if d := f.definition(from); d != nil {
 		old = d.config
 	} else if digests != nil {
 		old, digest = digests, func(value string) string { return hashID(value) }

@@ -24,7 +24,7 @@ type deletionProgress struct {
 func (rep reporter) findDeletionProgress(nodes []nodeStatus) deletionProgress {
 	var p deletionProgress
 	for _, n := range nodes {
-		t := rep.Rollout.Targets[n.index]
+		t := rep.rollout.Targets[n.index]
 		hasTasks := len(t.Tasks) > 0
 		p.pending = p.pending || hasTasks
 		switch {
@@ -59,15 +59,15 @@ func (n nodeStatus) isMoving() bool {
 
 // setDeletion says what a deletion waits for, unless it makes progress.
 func (rep reporter) setDeletion(t *conditionWriter, nodes []nodeStatus) {
-	if !rep.Rollout.Deleting || rep.Removed {
+	if !rep.rollout.Deleting || rep.removed {
 		return
 	}
 	p := rep.findDeletionProgress(nodes)
 	blocked := func(reason, text string) { t.set(v1alpha1.ConditionDeletionBlocked, true, reason, text) }
 	switch {
-	case p.pending && rep.Rollout.Yields:
+	case p.pending && rep.rollout.Yields:
 		blocked(v1alpha1.ReasonDisabledWithPendingUninstall, "the Skyhook is disabled: remove the annotation "+v1alpha1.AnnotationDisable+" to let the deletion go on")
-	case p.pending && rep.Rollout.Paused:
+	case p.pending && rep.rollout.Paused:
 		blocked(v1alpha1.ReasonPausedWithPendingUninstall, "the Skyhook is paused: remove the annotation "+v1alpha1.AnnotationPause+" to let the deletion go on")
 	case len(p.unreadable) > 0:
 		blocked(v1alpha1.ReasonMalformedNodeState, "annotations cannot be read on "+formatNames(p.unreadable)+": correct or delete them to let the deletion go on")
@@ -92,6 +92,6 @@ func (rep reporter) describeFirst(nodes []nodeStatus) (reason, text string) {
 		}
 	}
 	slices.Sort(names)
-	sentence := rollout.Verdict{Node: first.name, Why: *first.why}.Sentence(rep.in.Skyhook.Name)
+	sentence := rollout.Verdict{Node: first.name, Why: *first.why}.Sentence(rep.facts.Skyhook.Name)
 	return string(first.why.Reason), formatNames(names) + ": " + node.Truncate(sentence, 700)
 }

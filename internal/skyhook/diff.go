@@ -60,7 +60,8 @@ func newEntry(key string, status v1alpha1.PackageStatus, rec *node.PackageRecord
 // packageDiff compares the spec with the recorded state of one node. Work is never stored: it is the result of this
 // comparison.
 type packageDiff struct {
-	c        *Compiled
+	facts    *facts
+	pods     []*podInfo // that work on the node
 	n        *node.Node
 	on       *node.SkyhookState
 	rec      node.SkyhookRecord
@@ -83,10 +84,10 @@ func (e entry) isUnderWay() bool {
 // hasFailed reports whether the last attempt of the entry's stage failed and no further one has begun.
 func (e entry) hasFailed() bool { return e.State == v1alpha1.StateErroring && !e.isUnderWay() }
 
-func (c *Compiled) diffPackages(n *node.Node, on *node.SkyhookState, rec node.SkyhookRecord) *packageDiff {
-	w := &packageDiff{c: c, n: n, on: on, rec: rec, wanted: c.wantedOn(&rec), entries: map[string][]entry{}}
-	for _, key := range slices.Sorted(maps.Keys(on.State)) {
-		e := entry{key: key, PackageStatus: on.State[key], rec: rec.Packages[key]}
+func (f *facts) diffPackages(t *target) *packageDiff {
+	w := &packageDiff{facts: f, pods: t.pods.work, n: t.node, on: t.on, rec: t.rec, wanted: f.wantedOn(&t.rec), entries: map[string][]entry{}}
+	for _, key := range slices.Sorted(maps.Keys(t.on.State)) {
+		e := entry{key: key, PackageStatus: t.on.State[key], rec: t.rec.Packages[key]}
 		w.entries[e.Name] = append(w.entries[e.Name], e)
 	}
 	for _, of := range w.entries {
@@ -102,7 +103,7 @@ func compareByVersion(a, b entry) int {
 // stepsFor returns the steps of one package: removals, then installs.
 func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 	want, entries := w.wanted.defs[name], w.entries[name]
-	if w.c.Rollout.Deleting {
+	if w.facts.Deleting {
 		for _, e := range entries {
 			if def := w.definitionOf(e, want); def.isUninstallEnabled() {
 				removal = concat(removal, w.removalSteps(e, def))
@@ -113,7 +114,7 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 	if w.wanted.stays[name] {
 		return nil, nil
 	}
-	if want != nil && !w.c.isUninstalled(w.wanted, name) {
+	if want != nil && !w.facts.isUninstalled(w.wanted, name) {
 		return w.installSteps(want, entries)
 	}
 	for _, e := range entries {
@@ -121,7 +122,7 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 			continue
 		}
 		def := w.definitionOf(e, want)
-		if want == nil && w.c.staysInstalled(def) {
+		if want == nil && w.facts.staysInstalled(def) {
 			w.forget = append(w.forget, e.key)
 			continue
 		}
@@ -131,9 +132,9 @@ func (w *packageDiff) stepsFor(name string) (removal, install []*step) {
 }
 
 // staysInstalled reports whether a package that is removed from the spec, or whose version is lowered, stays on the host.
-func (c *Compiled) staysInstalled(d *Definition) bool {
+func (f *facts) staysInstalled(d *Definition) bool {
 	isUnspecified := d.Package.Uninstall == nil
-	return d.isUninstallDisabled() || isUnspecified && c.in.Config.KeepRemovedPackages
+	return d.isUninstallDisabled() || isUnspecified && f.Config.KeepRemovedPackages
 }
 
 // isForeign reports whether the present Skyhook did not install the package: a predecessor, or a Skyhook of this name that was
@@ -158,7 +159,7 @@ func (w *packageDiff) definitionOf(e entry, want *Definition) *Definition {
 		return want
 	}
 	if e.rec != nil {
-		if d := w.c.definition(e.rec.Hash); d != nil {
+		if d := w.facts.definition(e.rec.Hash); d != nil {
 			return d
 		}
 	}
@@ -197,7 +198,7 @@ func (w *packageDiff) installSteps(want *Definition, entries []entry) (removal, 
 		switch def := w.definitionOf(e, want); {
 		case role == roleForgotten:
 			w.forget = append(w.forget, e.key)
-		case role == roleUninstall && w.c.staysInstalled(def):
+		case role == roleUninstall && w.facts.staysInstalled(def):
 		case role == roleUninstall || role == roleInterrupt:
 			removal = concat(removal, w.removalSteps(e, def))
 		}
@@ -259,7 +260,7 @@ func (w *packageDiff) resumeSteps(want *Definition, e entry) (removal, install [
 		key = e.key // another spelling of the version: the run goes on under its name
 	}
 	install = w.stageChain(key, want, next, then.start)
-	isRunning := then.start == e.Stage && e.isUnderWay() && w.c.taskCompiler().findPod(w.n.Name, e) != nil
+	isRunning := then.start == e.Stage && e.isUnderWay() && findPod(w.pods, e) != nil
 	if p.programChanged && isRunning {
 		holdBack(install[1:], e.Stage)
 	}
@@ -295,7 +296,7 @@ func (w *packageDiff) chooseInterrupt(source interruptSource, p position, want *
 
 // hasRebooted reports whether the node has rebooted since the package finished, other than by our interrupts.
 func (w *packageDiff) hasRebooted(rec *node.PackageRecord) bool {
-	return w.c.in.Config.ReapplyOnReboot && rec.Boot != "" && w.n.BootID != "" && rec.Boot != w.n.BootID &&
+	return w.facts.Config.ReapplyOnReboot && rec.Boot != "" && w.n.BootID != "" && rec.Boot != w.n.BootID &&
 		!w.n.IsRebootedFrom(rec.Boot)
 }
 
@@ -307,7 +308,7 @@ func (w *packageDiff) interruptFor(want *Definition, next work) *v1alpha1.Interr
 	if len(want.Package.ConfigInterrupts) == 0 {
 		return nil
 	}
-	return configInterrupt(want.Package, w.c.changedKeys(next.from, next.keys, want))
+	return configInterrupt(want.Package, w.facts.changedKeys(next.from, next.keys, want))
 }
 
 // stageChain returns the stages from one to the last, each after its predecessor.

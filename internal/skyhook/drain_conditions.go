@@ -39,7 +39,7 @@ func (rep reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
 	var blocked, protections []string
 	causes := map[string]bool{}
 	for _, n := range nodes {
-		target := rep.Rollout.Targets[n.index]
+		target := rep.rollout.Targets[n.index]
 		if target.Drain.HeldAt.IsZero() && n.why.Reason == rollout.ReasonProtectedPod {
 			waiting = append(waiting, n.name)
 		}

@@ -49,14 +49,14 @@ func driftInterval(s *v1alpha1.Skyhook) time.Duration {
 }
 
 // compileDrift says when a node is checked for drift, and how far a check is.
-func (tc targetCompiler) compileDrift(t *target, out *rollout.Target) {
-	pods := tc.driftPods[t.node.Name]
-	if tc.in.Skyhook.Spec.Drift == nil && t.on.DriftText != "" && t.selected {
+func (c *nodeCompiler) compileDrift(t *target, out *rollout.Target) {
+	pods := c.pods.drift
+	if c.facts.Skyhook.Spec.Drift == nil && t.on.DriftText != "" && t.selected {
 		e := node.Edit{}
-		e.RemoveAnnotation(t.node, v1alpha1.PrefixDrift+tc.in.Skyhook.Name)
-		tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: t.node.Name, Edit: e})
+		e.RemoveAnnotation(t.node, v1alpha1.PrefixDrift+c.facts.Skyhook.Name)
+		c.edit(node.NamedEdit{Node: t.node.Name, Edit: e})
 	}
-	if tc.in.Skyhook.Spec.Drift == nil || !t.selected || !tc.hasPackageToCheck(&t.rec) {
+	if c.facts.Skyhook.Spec.Drift == nil || !t.selected || !c.facts.hasPackageToCheck(&t.rec) {
 		for _, pod := range pods {
 			if !pod.leaving {
 				out.Objects.Orphans = append(out.Objects.Orphans, pod.name)
@@ -64,23 +64,23 @@ func (tc targetCompiler) compileDrift(t *target, out *rollout.Target) {
 		}
 		return
 	}
-	rec := tc.driftOf(t)
-	tc.hasReadClock = tc.hasReadClock || t.on.Drift.IsInFuture(tc.in.Now)
-	out.Drift = &rollout.Drift{Due: tc.driftDue(t, rec), Limit: driftPodTimeout}
+	rec := c.facts.driftOf(t)
+	c.result.readsClock = c.result.readsClock || t.on.Drift.IsInFuture(c.facts.Now)
+	out.Drift = &rollout.Drift{Due: c.driftDue(t, rec), Limit: driftPodTimeout}
 	for _, pod := range pods {
 		phase := pod.drift.Status.Phase
 		hasEnded := phase == corev1.PodSucceeded || phase == corev1.PodFailed
 		switch {
 		case pod.leaving:
 			out.Drift.Going = out.Drift.Going || !hasEnded
-		case pod.name != tc.driftPodName(t):
+		case pod.name != c.facts.driftPodName(t):
 			out.Drift.Going = out.Drift.Going || !hasEnded
 			if pod.name != rec.Pod {
 				out.Drift.Old = append(out.Drift.Old, pod.name)
 			}
 		default:
 			out.Drift.Object, out.Drift.Created, out.Drift.Ended = pod.name, pod.created, hasEnded
-			found := tc.readDrift(t, pod.drift)
+			found := c.facts.readDrift(t, pod.drift)
 			out.Drift.Keep = len(node.DriftRecord{Packages: found}.Drifted()) > 0
 		}
 	}
@@ -88,8 +88,8 @@ func (tc targetCompiler) compileDrift(t *target, out *rollout.Target) {
 
 // driftOf returns what the last check found on a node, as far as it still counts: for packages that have not changed since, on a node
 // on which no work has been done since. A repair that is requested has not been done.
-func (c *Compiled) driftOf(t *target) node.DriftRecord {
-	rec := t.on.Drift.Effective(t.node.UID, string(c.in.Skyhook.UID), c.in.Now)
+func (f *facts) driftOf(t *target) node.DriftRecord {
+	rec := t.on.Drift.Effective(t.node.UID, string(f.Skyhook.UID), f.Now)
 	if len(rec.Packages) == 0 {
 		return rec
 	}
@@ -112,27 +112,27 @@ func (c *Compiled) driftOf(t *target) node.DriftRecord {
 
 // driftDue returns when a node is checked next: within the interval after its last check or, the first time, after its work was done.
 // Hashes spread that, so that it is the same for every operator.
-func (c *Compiled) driftDue(t *target, rec node.DriftRecord) time.Time {
-	every, base, from := driftInterval(c.in.Skyhook), rec.CheckedAt, 0.8
+func (c *nodeCompiler) driftDue(t *target, rec node.DriftRecord) time.Time {
+	every, base, from := driftInterval(c.facts.Skyhook), rec.CheckedAt, 0.8
 	if f := t.rec.FinishedAt; f != nil && f.After(base) {
 		base, from = *f, 0.1
 	}
 	hash := fnv.New32a()
-	hash.Write([]byte(t.node.UID + "\n" + string(c.in.Skyhook.UID) + "\n" + strconv.FormatInt(base.Unix(), 10)))
+	hash.Write([]byte(t.node.UID + "\n" + string(c.facts.Skyhook.UID) + "\n" + strconv.FormatInt(base.Unix(), 10)))
 	share := float64(hash.Sum32()) / (1 << 32)
 	wait := time.Duration(float64(every) * (from + (1-from)*share))
 	slot := max(every/driftSlots, time.Second)
 	due := base.Add(wait).Truncate(slot)
-	if refused, isRefused := c.in.Refused[t.node.Name][node.TaskDrift]; isRefused && refused.RetryAt().After(due) {
+	if refused, isRefused := c.refused[node.TaskDrift]; isRefused && refused.RetryAt().After(due) {
 		return refused.RetryAt()
 	}
 	return due
 }
 
 // driftPodName returns the name of the pod of the next check.
-func (c *Compiled) driftPodName(t *target) string {
-	last := t.on.Drift.Effective(t.node.UID, string(c.in.Skyhook.UID), c.in.Now).CheckedAt
-	return safeName(maxPodName, c.in.Skyhook.Name, "drift", t.node.Name, last.UTC().Format(time.RFC3339))
+func (f *facts) driftPodName(t *target) string {
+	last := t.on.Drift.Effective(t.node.UID, string(f.Skyhook.UID), f.Now).CheckedAt
+	return safeName(maxPodName, f.Skyhook.Name, "drift", t.node.Name, last.UTC().Format(time.RFC3339))
 }
 
 // DriftContainer returns the name of the container that checks a package, given as name|version.
@@ -142,29 +142,29 @@ func DriftContainer(key string) string {
 }
 
 // checkedPackages returns the packages that are finished on a node, with their definitions; nil for one that is not known any more.
-func (c *Compiled) checkedPackages(rec *node.SkyhookRecord) map[string]*Definition {
+func (f *facts) checkedPackages(rec *node.SkyhookRecord) map[string]*Definition {
 	out := map[string]*Definition{}
 	for key, p := range rec.Packages {
 		if p.Goal == "" && !p.Kept {
-			out[key] = c.definition(p.Hash)
+			out[key] = f.definition(p.Hash)
 		}
 	}
 	return out
 }
 
-func (c *Compiled) hasPackageToCheck(rec *node.SkyhookRecord) bool {
+func (f *facts) hasPackageToCheck(rec *node.SkyhookRecord) bool {
 	for _, p := range rec.Packages {
-		if p.Goal == "" && !p.Kept && c.definition(p.Hash) != nil {
+		if p.Goal == "" && !p.Kept && f.definition(p.Hash) != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// DriftPod returns the pod that checks a node for drift; nil if there is nothing to check.
-func (c *Compiled) DriftPod(n *node.Node) *corev1.Pod {
-	t := c.target(n.Name)
-	if t == nil || c.in.Skyhook.Spec.Drift == nil {
+// driftPod returns the pod that checks a node for drift; nil if there is nothing to check.
+func (r renderer) driftPod(t *target) *corev1.Pod {
+	n := t.node
+	if r.facts.Skyhook.Spec.Drift == nil {
 		return nil
 	}
 	seconds := int64(driftPodTimeout.Seconds())
@@ -173,10 +173,10 @@ func (c *Compiled) DriftPod(n *node.Node) *corev1.Pod {
 		ActiveDeadlineSeconds: &seconds,
 		Volumes:               []corev1.Volume{{Name: volumeRoot, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
 	}
-	packages := c.checkedPackages(&t.rec)
+	packages := r.facts.checkedPackages(&t.rec)
 	maps.DeleteFunc(packages, func(_ string, def *Definition) bool { return def == nil })
 	for _, key := range sortedNames(packages) {
-		container, volume := c.renderer().driftContainer(key, packages[key], t)
+		container, volume := r.driftContainer(key, packages[key], t)
 		container.Env = append(container.Env, corev1.EnvVar{Name: pack.EnvMessageLimit, Value: strconv.Itoa(maxMessages / len(packages))})
 		spec.Containers = append(spec.Containers, container)
 		if volume != nil {
@@ -186,7 +186,7 @@ func (c *Compiled) DriftPod(n *node.Node) *corev1.Pod {
 	if len(spec.Containers) == 0 {
 		return nil
 	}
-	return c.renderer().newCheckPod(c.driftPodName(t), v1alpha1.LabelDrift, n, spec)
+	return r.newCheckPod(r.facts.driftPodName(t), v1alpha1.LabelDrift, n, spec)
 }
 
 // maxMessages is the most bytes that the termination messages of a pod have together, less some that encoding adds.
@@ -203,8 +203,8 @@ func (r renderer) driftContainer(key string, def *Definition, t *target) (corev1
 	if st.stage == v1alpha1.StagePostInterrupt {
 		checks = append(checks, string(pack.ModePostInterruptCheck))
 	}
-	timeout := []corev1.EnvVar{{Name: pack.EnvStageTimeout, Value: min(r.targetCompiler().deadlineOf(st), driftTimeout).String()}}
-	dir := r.in.Config.copyDir(r.in.Skyhook.Name, r.ownerUID(&t.rec), st.name, st.version, t.rec.Packages[key].Generation)
+	timeout := []corev1.EnvVar{{Name: pack.EnvStageTimeout, Value: min(r.facts.deadlineOf(st), driftTimeout).String()}}
+	dir := r.facts.Config.copyDir(r.facts.Skyhook.Name, r.ownerUID(&t.rec), st.name, st.version, t.rec.Packages[key].Generation)
 	out := corev1.Container{
 		Name: DriftContainer(key), Image: r.agentImage(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
 		Args: []string{string(pack.ModeDrift), rootMount, dir},
@@ -239,35 +239,26 @@ func driftResources(of v1alpha1.Resources) corev1.ResourceRequirements {
 
 // recordDrift records what a check found, and requests the stages that repair it, if the Skyhook wants that.
 func (r recorder) recordDrift(a rollout.Action, n *node.Node) node.Edit {
-	t := r.target(n.Name)
-	if t == nil || r.in.Skyhook.Spec.Drift == nil {
+	t := r.target
+	if t == nil || r.facts.Skyhook.Spec.Drift == nil {
 		return node.Edit{}
 	}
-	last := r.driftOf(t)
-	rec := node.DriftRecord{Node: n.UID, Skyhook: string(r.in.Skyhook.UID), CheckedAt: node.WholeSeconds(r.in.Now), Repairs: last.RecentRepairs(r.in.Now)}
-	if pod := r.findDriftPod(n.Name, a.Object); pod != nil {
-		rec.Packages = r.readDrift(t, pod)
+	last := r.facts.driftOf(t)
+	rec := node.DriftRecord{Node: n.UID, Skyhook: string(r.facts.Skyhook.UID), CheckedAt: node.WholeSeconds(r.facts.Now), Repairs: last.RecentRepairs(r.facts.Now)}
+	if pod := t.pods.findDrift(a.Object); pod != nil {
+		rec.Packages = r.facts.readDrift(t, pod)
 	}
 	if len(rec.Drifted()) > 0 {
 		rec.Pod = a.Object
 	}
 	edit := node.Edit{}
-	if r.in.Skyhook.Spec.Drift.Mode == v1alpha1.DriftRepair {
+	if r.facts.Skyhook.Spec.Drift.Mode == v1alpha1.DriftRepair {
 		edit = r.requestRepairs(&rec, n)
 	} else {
 		clearRepairs(&rec)
 	}
-	edit.SetAnnotation(n, v1alpha1.PrefixDrift+r.in.Skyhook.Name, rec.String())
+	edit.SetAnnotation(n, v1alpha1.PrefixDrift+r.facts.Skyhook.Name, rec.String())
 	return edit
-}
-
-func (c *Compiled) findDriftPod(nodeName, name string) *corev1.Pod {
-	for _, pod := range c.driftPods[nodeName] {
-		if pod.name == name {
-			return pod.drift
-		}
-	}
-	return nil
 }
 
 func clearRepairs(rec *node.DriftRecord) {
@@ -287,19 +278,19 @@ func (r recorder) requestRepairs(rec *node.DriftRecord, n *node.Node) node.Edit 
 		name, version, _ := cutKey(key)
 		switch {
 		case found.Repair == "":
-		case n.Skyhook(r.in.Skyhook.Name).Record.Rollback != nil:
+		case n.Skyhook(r.facts.Skyhook.Name).Record.Rollback != nil:
 			found.Repair = ""
-		case !rec.MayRepair(name, r.in.Now):
+		case !rec.MayRepair(name, r.facts.Now):
 			found.Repair = ""
 			found.Text = node.Truncate("it drifts again after three repairs within a day, and is only reported: "+found.Text, maxDriftText)
 		default:
-			e, err := after.Rerun(r.in.Skyhook.Name, name, version, v1alpha1.Stage(found.Repair))
+			e, err := after.Rerun(r.facts.Skyhook.Name, name, version, v1alpha1.Stage(found.Repair))
 			if err != nil { // the package is not there any more
 				found.Repair = ""
 				break
 			}
 			edit, after = edit.Plus(e), after.With(e)
-			rec.Repairs = rec.NoteRepair(name, r.in.Now)
+			rec.Repairs = rec.NoteRepair(name, r.facts.Now)
 		}
 		rec.Packages[key] = found
 	}

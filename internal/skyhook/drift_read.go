@@ -16,9 +16,9 @@ import (
 )
 
 // readDrift returns what a pod found that checked a node: the packages that drifted or could not be checked.
-func (c *Compiled) readDrift(t *target, p *corev1.Pod) map[string]node.PackageDrift {
+func (f *facts) readDrift(t *target, p *corev1.Pod) map[string]node.PackageDrift {
 	out := map[string]node.PackageDrift{}
-	for key, def := range c.checkedPackages(&t.rec) {
+	for key, def := range f.checkedPackages(&t.rec) {
 		found := node.PackageDrift{NotCheckable: true, Text: "its definition is not known any more"}
 		if def != nil {
 			found = readDriftContainer(p, DriftContainer(key))
@@ -26,8 +26,8 @@ func (c *Compiled) readDrift(t *target, p *corev1.Pod) map[string]node.PackageDr
 		if found.Text == "" {
 			continue
 		}
-		found.Hash, found.Since = t.rec.Packages[key].Hash, node.WholeSeconds(c.in.Now)
-		if before, isKnown := c.driftOf(t).Packages[key]; isKnown && before.NotCheckable == found.NotCheckable {
+		found.Hash, found.Since = t.rec.Packages[key].Hash, node.WholeSeconds(f.Now)
+		if before, isKnown := f.driftOf(t).Packages[key]; isKnown && before.NotCheckable == found.NotCheckable {
 			found.Since = before.Since
 		}
 		out[key] = found

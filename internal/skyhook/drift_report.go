@@ -15,27 +15,27 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// DriftOf returns what the last check for drift found on a node, as far as it still counts.
-func (c *Compiled) DriftOf(nodeName string) node.DriftRecord {
-	t := c.target(nodeName)
-	if t == nil || c.in.Skyhook.Spec.Drift == nil {
+// drift returns what the last check for drift found on a node, as far as it still counts.
+func (rep reporter) drift(nodeName string) node.DriftRecord {
+	t := rep.target(nodeName)
+	if t == nil || rep.facts.Skyhook.Spec.Drift == nil {
 		return node.DriftRecord{}
 	}
-	return c.driftOf(t)
+	return rep.facts.driftOf(t)
 }
 
-// DriftedNodes counts, for each package of the spec, the nodes on which it is not as it was left; nil when nobody looks.
-func (c *Compiled) DriftedNodes() map[string]int {
-	if c.in.Skyhook.Spec.Drift == nil {
+// driftedNodes counts, for each package of the spec, the nodes on which it is not as it was left; nil when nobody looks.
+func (rep reporter) driftedNodes() map[string]int {
+	if rep.facts.Skyhook.Spec.Drift == nil {
 		return nil
 	}
 	out := map[string]int{}
-	for name := range c.defs {
+	for name := range rep.facts.Packages {
 		out[name] = 0
 	}
-	for i := range c.all {
+	for i := range rep.targets {
 		names := map[string]bool{}
-		for _, key := range c.driftOf(c.all[i]).Drifted() {
+		for _, key := range rep.facts.driftOf(rep.targets[i]).Drifted() {
 			name, _, _ := cutKey(key)
 			names[name] = true
 		}
@@ -50,14 +50,14 @@ func (c *Compiled) DriftedNodes() map[string]int {
 
 // setDrifted sets the condition that names the nodes that drifted. It has nothing that changes with each check.
 func (rep reporter) setDrifted(t *conditionWriter) {
-	if rep.in.Skyhook.Spec.Drift == nil {
+	if rep.facts.Skyhook.Spec.Drift == nil {
 		return
 	}
 	var drifted, unknown []string
 	first := map[string]string{}
-	for i := range rep.all {
-		target := rep.all[i]
-		rec := rep.driftOf(target)
+	for i := range rep.targets {
+		target := rep.targets[i]
+		rec := rep.facts.driftOf(target)
 		keys := rec.Drifted()
 		switch {
 		case len(keys) > 0:
@@ -97,13 +97,16 @@ func describePackageDrift(key string, found node.PackageDrift) string {
 // is nothing new.
 func (rep reporter) driftEvent(a rollout.Action) *Event {
 	t := rep.target(a.Node)
-	pod := rep.findDriftPod(a.Node, a.Object)
-	if t == nil || pod == nil {
+	if t == nil {
 		return nil
 	}
-	before, found := rep.driftOf(t), node.DriftRecord{Packages: rep.readDrift(t, pod)}
+	pod := t.pods.findDrift(a.Object)
+	if pod == nil {
+		return nil
+	}
+	before, found := rep.facts.driftOf(t), node.DriftRecord{Packages: rep.facts.readDrift(t, pod)}
 	was, is := before.Drifted(), found.Drifted()
-	name := rep.in.Skyhook.Name
+	name := rep.facts.Skyhook.Name
 	var texts []string
 	for _, key := range is {
 		if !slices.Contains(was, key) {

@@ -124,7 +124,7 @@ func TestDriftDue(t *testing.T) {
 		slots, early, late := map[time.Time]int{}, 0, 0
 		const nodes = 1000
 		for i := range nodes {
-			compiled := &Compiled{in: &Input{Skyhook: s, Now: now}}
+			compiled := &nodeCompiler{facts: &facts{Skyhook: s, Now: now}}
 			target := &target{node: &node.Node{Name: fmt.Sprint("n", i), UID: fmt.Sprint("uid-", i)}}
 			target.rec.FinishedAt = c.finished
 			rec := node.DriftRecord{CheckedAt: c.checked}
@@ -148,7 +148,7 @@ func TestDriftDue(t *testing.T) {
 		}
 	}
 	target := &target{node: &node.Node{Name: "n1", UID: "u"}}
-	refused := &Compiled{in: &Input{Skyhook: s, Now: now, Refused: map[string]map[string]node.Refusal{"n1": {node.TaskDrift: {Count: 1, At: now.Add(24 * time.Hour)}}}}}
+	refused := &nodeCompiler{facts: &facts{Skyhook: s, Now: now}, refused: map[string]node.Refusal{node.TaskDrift: {Count: 1, At: now.Add(24 * time.Hour)}}}
 	if got := refused.driftDue(target, node.DriftRecord{CheckedAt: now}); !got.After(now.Add(24 * time.Hour)) {
 		t.Errorf("after a refusal it is due at %s", got)
 	}

@@ -9,18 +9,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
-// DryRunPods returns a pod for each kind of pod that a node needs, by the hash of what it is made from. It is never created: the API
+// dryRunPods returns a pod for each kind of pod that a node needs, by the hash of what it is made from. It is never created: the API
 // server says of it whether it would refuse such a pod. Those that are known already are left out.
-func (c *Compiled) DryRunPods(n *node.Node, isKnown func(hash string) bool) map[string]*corev1.Pod {
+func (r renderer) dryRunPods(t *target, n *node.Node, isKnown func(hash string) bool) map[string]*corev1.Pod {
 	out := map[string]*corev1.Pod{}
-	t := c.target(n.Name)
-	if t == nil {
-		return out
-	}
-	r := c.renderer()
 	for _, id := range sortedNames(t.steps) {
 		st := t.steps[id]
-		hash := r.contentOf(st, st.payload, c.isCompactStep(st, n, &t.rec))
+		hash := r.contentOf(st, st.payload, r.facts.isCompactStep(st, n, &t.rec))
 		if out[hash] != nil || isKnown(hash) {
 			continue
 		}
@@ -28,12 +23,12 @@ func (c *Compiled) DryRunPods(n *node.Node, isKnown func(hash string) bool) map[
 		rec.Unmounted = t.rec.Unmounted
 		out[hash] = r.taskPod([]*step{st}, &rec, n)
 	}
-	for _, command := range Proofs(c.in.Skyhook, c.in.Policy).Commands() {
+	for _, command := range Proofs(r.facts.Skyhook, r.facts.Policy).Commands() {
 		hash := hashID("proof", node.HashCommand(command))
 		if isKnown(hash) {
 			continue
 		}
-		out[hash] = r.checkPod(command, safeName(maxPodName, c.in.Skyhook.Name, "proof", n.Name, hash), n)
+		out[hash] = r.checkPod(command, safeName(maxPodName, r.facts.Skyhook.Name, "proof", n.Name, hash), n)
 	}
 	return out
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// Events returns the events for applied actions and changes of the status. Events on a node report admission,
+// events returns the events for applied actions and changes of the status. Events on a node report admission,
 // interrupts, failures and completion; others are aggregated on the Skyhook.
-func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus) []Event {
+func (rep reporter) events(done []rollout.Action, was, is v1alpha1.SkyhookStatus) []Event {
 	var out []Event
 	started := map[string]int{}
 	for _, a := range done {
-		if a.Rollout != c.Rollout.Ref {
+		if a.Rollout != rep.rollout.Ref {
 			continue
 		}
-		if e := c.reporter().eventOf(a); e != nil {
+		if e := rep.eventOf(a); e != nil {
 			out = append(out, *e)
 		}
 		_, name, version, stage := splitTaskID(a.Task)
@@ -45,7 +45,7 @@ func (c *Compiled) Events(done []rollout.Action, was, is v1alpha1.SkyhookStatus)
 	out = append(out, acceptanceEvents(was, is)...)
 	out = append(out, imageEvents(was, is)...)
 	out = append(out, unlimitedEvents(was, is)...)
-	return append(out, c.reporter().deletionEvents(was, is)...)
+	return append(out, rep.deletionEvents(was, is)...)
 }
 
 // acceptanceEvents returns an event when an accepted spec newly has fields without effect.
@@ -62,8 +62,9 @@ func acceptanceEvents(was, is v1alpha1.SkyhookStatus) []Event {
 }
 
 func (rep reporter) eventOf(a rollout.Action) *Event {
-	name := rep.in.Skyhook.Name
-	st, _ := rep.recorder().findStep(a.Node, a.Task)
+	name := rep.facts.Skyhook.Name
+	t := rep.target(a.Node)
+	st, _ := t.findStep(a.Task)
 	normal := func(reason, format string, args ...any) *Event {
 		return &Event{Node: a.Node, Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
@@ -72,7 +73,7 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 		if a.Why.Reason == rollout.ReasonRolledBack {
 			return normal(v1alpha1.EventState, "Skyhook %s goes back to what was complete on the node: %s", name, a.Why.Text)
 		}
-		if t := rep.target(a.Node); t != nil && t.reapplies() {
+		if t != nil && t.reapplies() {
 			e := normal(v1alpha1.EventReboot, "the node booted: Skyhook %s applies its packages again", name)
 			e.OnSkyhook = true
 			return e
@@ -86,7 +87,7 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 	case a.Verb == rollout.VerbRun && st != nil && st.isInterrupt():
 		effect := st.payload
 		for _, id := range a.Covers {
-			if other, err := rep.recorder().findStep(a.Node, id); err == nil {
+			if other, err := t.findStep(id); err == nil {
 				effect = mergeInterrupts(effect, other.payload)
 			}
 		}
@@ -134,7 +135,7 @@ func (rep reporter) eventOf(a rollout.Action) *Event {
 // isShortVisit reports whether the pods of a node are compact and interrupt nothing: it is complete in a moment, and that is the event.
 func (rep reporter) isShortVisit(nodeName string) bool {
 	t := rep.target(nodeName)
-	if t == nil || !rep.isCompactOn(t.node, &t.rec) {
+	if t == nil || !rep.facts.isCompactOn(t.node, &t.rec) {
 		return false
 	}
 	for _, st := range t.steps {
@@ -170,7 +171,7 @@ func (rep reporter) packagesLeftOn(node string) string {
 
 // deletionEvents returns events about what blocks a deletion and about nodes that disappeared with packages on them.
 func (rep reporter) deletionEvents(was, is v1alpha1.SkyhookStatus) []Event {
-	if !rep.Rollout.Deleting {
+	if !rep.rollout.Deleting {
 		return nil
 	}
 	var out []Event
@@ -178,11 +179,11 @@ func (rep reporter) deletionEvents(was, is v1alpha1.SkyhookStatus) []Event {
 	if now != nil && (before == nil || before.Reason != now.Reason) {
 		out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: v1alpha1.EventDeletionBlocked, Message: now.Message})
 	}
-	if !rep.uninstallsOnDeletion() {
+	if !rep.facts.uninstallsOnDeletion() {
 		return out
 	}
 	for _, name := range sortedNames(was.NodeState) {
-		gone := !slices.ContainsFunc(rep.in.Nodes, func(n *node.Node) bool { return n.Name == name })
+		gone := !slices.ContainsFunc(rep.nodes, func(n *node.Node) bool { return n.Name == name })
 		if _, still := is.NodeState[name]; gone && !still && len(was.NodeState[name]) > 0 {
 			out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: v1alpha1.EventState,
 				Message: fmt.Sprintf("node %s is gone: nothing was uninstalled there", name)})

@@ -18,16 +18,16 @@ type Purpose struct {
 	Interrupt        *v1alpha1.Interrupt // in effect for the package; nil for none
 }
 
-// Purpose returns the purpose of a task on a node; false when there is no such task.
-func (c *Compiled) Purpose(nodeName, task string) (Purpose, bool) {
-	t := c.target(nodeName)
+// purpose returns the purpose of a task on a node; false when there is no such task.
+func (rep reporter) purpose(nodeName, task string) (Purpose, bool) {
+	t := rep.target(nodeName)
 	if t == nil || t.steps[task] == nil {
 		return Purpose{}, false
 	}
 	st := t.steps[task]
 	p := Purpose{Package: st.name, Version: st.version, Stage: st.stage, Goal: st.goal, Interrupt: st.effect}
 	if st.goal == node.GoalConfig {
-		p.Keys = c.changedKeys(st.from, st.keys, st.def)
+		p.Keys = rep.facts.changedKeys(st.from, st.keys, st.def)
 	}
 	for _, key := range sortedNames(t.on.State) {
 		if e := t.on.State[key]; e.Name == st.name && e.Version != st.version {
@@ -42,6 +42,3 @@ func StageOf(task string) v1alpha1.Stage {
 	_, _, _, stage := splitTaskID(task)
 	return stage
 }
-
-// Skyhook returns the name of the compiled Skyhook.
-func (c *Compiled) Skyhook() string { return c.in.Skyhook.Name }

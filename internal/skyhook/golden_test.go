@@ -163,7 +163,7 @@ func TestPods(t *testing.T) {
 		}
 	}
 	c := w.compile(s)
-	meta := c.NodeMetadata(c.in.Nodes[0])
+	meta := c.NodeMetadata(c.clusterNodes[0])
 	fmt.Fprintf(&b, "%s labels=%v annotations=%v\n  packages.json: %s\n", meta.Name, meta.Labels, meta.Annotations, meta.Data["packages.json"])
 	golden(t, "testdata/golden/configmaps.txt", b.String())
 }

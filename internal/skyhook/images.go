@@ -57,24 +57,24 @@ type imagePull struct {
 func RunsPackageImage(container string) bool { return strings.HasSuffix(container, suffixCopy) }
 
 // pinsImages reports whether nodes pull by the digest that the first of them pulled.
-func (c *Compiled) pinsImages() bool {
-	if pins := c.in.Skyhook.Spec.PinImages; pins != nil {
+func (f *facts) pinsImages() bool {
+	if pins := f.Skyhook.Spec.PinImages; pins != nil {
 		return *pins
 	}
-	return c.in.Config.PinImages
+	return f.Config.PinImages
 }
 
 // isPinned reports whether the digest of a package's image is recorded, or to be recorded.
-func (c *Compiled) isPinned(d *Definition) bool {
-	return c.pinsImages() && d.Package.ContainerSHA == ""
+func (f *facts) isPinned(d *Definition) bool {
+	return f.pinsImages() && d.Package.ContainerSHA == ""
 }
 
 // findPin returns the recorded digest of a package's image; nil when there is none.
-func (c *Compiled) findPin(d *Definition) *v1alpha1.ImagePin {
-	if !c.isPinned(d) {
+func (f *facts) findPin(d *Definition) *v1alpha1.ImagePin {
+	if !f.isPinned(d) {
 		return nil
 	}
-	pins := c.pins
+	pins := f.Pins
 	at := slices.IndexFunc(pins, func(p v1alpha1.ImagePin) bool {
 		return keyOfPin(p) == d.imageKey() && validDigest.MatchString(p.Digest)
 	})
@@ -85,8 +85,8 @@ func (c *Compiled) findPin(d *Definition) *v1alpha1.ImagePin {
 }
 
 // recordedDigest returns the recorded digest of a package's image, or "".
-func (c *Compiled) recordedDigest(d *Definition) string {
-	if pin := c.findPin(d); pin != nil {
+func (f *facts) recordedDigest(d *Definition) string {
+	if pin := f.findPin(d); pin != nil {
 		return pin.Digest
 	}
 	return ""
@@ -94,7 +94,7 @@ func (c *Compiled) recordedDigest(d *Definition) string {
 
 // imageOf returns the reference that a pod pulls a package by.
 func (r renderer) imageOf(d *Definition) string {
-	if digest := r.recordedDigest(d); digest != "" {
+	if digest := r.facts.recordedDigest(d); digest != "" {
 		return d.Package.Image + "@" + digest
 	}
 	return imageOf(d.Package)
@@ -102,8 +102,8 @@ func (r renderer) imageOf(d *Definition) string {
 
 // exclusiveKey returns the key of tasks that pull an image whose digest is not recorded yet: one of them begins, and the
 // others pull what it pulled. It is empty when they need not wait.
-func (c *Compiled) exclusiveKey(st *step) string {
-	if st.isInterrupt() || !c.isPinned(st.def) || c.findPin(st.def) != nil {
+func (f *facts) exclusiveKey(st *step) string {
+	if st.isInterrupt() || !f.isPinned(st.def) || f.findPin(st.def) != nil {
 		return ""
 	}
 	return st.def.imageKey().pullKey()
@@ -114,14 +114,14 @@ func (k imageKey) pullKey() string { return strings.Join([]string{k.name, k.vers
 
 // applyImage notes what the pod of a task pulled, and what others wait for meanwhile. The pod is one of ours that works for the
 // task (see findPod), and only the image that we put into it counts.
-func (tc taskCompiler) applyImage(n *node.Node, st *step, pod *podInfo, task *rollout.Task) {
-	if st.isInterrupt() || !tc.isPinned(st.def) {
+func (c *nodeCompiler) applyImage(n *node.Node, st *step, pod *podInfo, task *rollout.Task) {
+	if st.isInterrupt() || !c.facts.isPinned(st.def) {
 		return
 	}
 	if !isImageOf(st.def, pod.image) {
 		return
 	}
-	isByTag := pod.image != tc.renderer().imageOf(st.def) || tc.findPin(st.def) == nil
+	isByTag := pod.image != c.render.imageOf(st.def) || c.facts.findPin(st.def) == nil
 	if pod.isPulling {
 		mayDelayOthers := n.Ready && pod.why == nil && !pod.leaving && !pod.dead
 		if isByTag && mayDelayOthers {
@@ -134,14 +134,14 @@ func (tc taskCompiler) applyImage(n *node.Node, st *step, pod *podInfo, task *ro
 		installs: st.stage == v1alpha1.StageApply || st.stage == v1alpha1.StageUpgrade, podStart: pod.created,
 	}
 	if pull.digest == "" {
-		tc.unnamed = append(tc.unnamed, pull)
+		c.result.unnamed = append(c.result.unnamed, pull)
 		return
 	}
-	tc.pulls = append(tc.pulls, pull)
-	if tc.isNoted(pull, tc.findPin(st.def)) {
+	c.result.pulls = append(c.result.pulls, pull)
+	if c.facts.isNoted(pull, c.facts.findPin(st.def)) {
 		return
 	}
-	task.ExclusiveUntil = tc.clock().Add(recordLimit)
+	task.ExclusiveUntil = c.clock().Add(recordLimit)
 	if task.State == succeeded { // the pod is the only place that has the digest
 		task.State = running
 		task.Why = &rollout.Why{Reason: rollout.ReasonLedger, Text: "the digest of the image of package " + st.name + " is being recorded"}
@@ -149,7 +149,7 @@ func (tc taskCompiler) applyImage(n *node.Node, st *step, pod *podInfo, task *ro
 }
 
 // isNoted reports whether what a pod pulled is recorded already.
-func (c *Compiled) isNoted(pull imagePull, pin *v1alpha1.ImagePin) bool {
+func (f *facts) isNoted(pull imagePull, pin *v1alpha1.ImagePin) bool {
 	if pin == nil {
 		return false
 	}
@@ -159,8 +159,8 @@ func (c *Compiled) isNoted(pull imagePull, pin *v1alpha1.ImagePin) bool {
 }
 
 // hasPulledRecorded reports whether a pod pulled by tag what is recorded by now: it need not be replaced.
-func (c *Compiled) hasPulledRecorded(st *step, pod *podInfo) bool {
-	return isImageOf(st.def, pod.image) && findDigest(pod.imageID, st.def.Package.Image) == c.recordedDigest(st.def)
+func (f *facts) hasPulledRecorded(st *step, pod *podInfo) bool {
+	return isImageOf(st.def, pod.image) && findDigest(pod.imageID, st.def.Package.Image) == f.recordedDigest(st.def)
 }
 
 // isImageOf reports whether the image of a pod is that of a package by its tag, or by a digest: an admission controller may have
@@ -228,7 +228,7 @@ func KeepRecordedPins(recorded, pins []v1alpha1.ImagePin) []v1alpha1.ImagePin {
 // imagePins returns the digests to record: those that are recorded and still of use, and those of new images, each as the
 // first pod pulled it.
 func (rep reporter) imagePins() []v1alpha1.ImagePin {
-	if !rep.pinsImages() {
+	if !rep.facts.pinsImages() {
 		return nil
 	}
 	out := rep.keptPins()
@@ -244,7 +244,7 @@ func (rep reporter) imagePins() []v1alpha1.ImagePin {
 		case pull.isByTag && len(out) < mostPins:
 			out = append(out, v1alpha1.ImagePin{
 				Package: pull.key.name, Version: pull.key.version, Image: pull.key.image,
-				Digest: pull.digest, Node: pull.node, Since: metav1.NewTime(node.WholeSeconds(rep.in.Now)),
+				Digest: pull.digest, Node: pull.node, Since: metav1.NewTime(node.WholeSeconds(rep.facts.Now)),
 			})
 		}
 	}
@@ -258,11 +258,11 @@ func (rep reporter) imagePins() []v1alpha1.ImagePin {
 func (rep reporter) keptPins() []v1alpha1.ImagePin {
 	isUsed := rep.usedVersions()
 	isGone := func(d v1alpha1.ImageDeviation) bool {
-		return !slices.ContainsFunc(rep.in.Nodes, func(n *node.Node) bool { return n.Name == d.Node })
+		return !slices.ContainsFunc(rep.nodes, func(n *node.Node) bool { return n.Name == d.Node })
 	}
 	var out []v1alpha1.ImagePin
-	for i := range rep.pins {
-		p := rep.pins[i].DeepCopy()
+	for i := range rep.facts.Pins {
+		p := rep.facts.Pins[i].DeepCopy()
 		if !isUsed[p.Package+"|"+p.Version] || !validDigest.MatchString(p.Digest) || len(out) == mostPins {
 			continue
 		}
@@ -293,11 +293,11 @@ func noteDeviation(pin *v1alpha1.ImagePin, pull imagePull) {
 // usedVersions returns the versions of packages, as in a nodeState, that the spec has or that a node records.
 func (rep reporter) usedVersions() map[string]bool {
 	out := map[string]bool{}
-	for _, d := range rep.defs {
+	for _, d := range rep.facts.Packages {
 		out[d.key()] = true
 	}
-	for i := range rep.all {
-		for key := range rep.all[i].on.State {
+	for i := range rep.targets {
+		for key := range rep.targets[i].on.State {
 			out[key] = true
 		}
 	}

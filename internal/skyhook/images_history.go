@@ -48,7 +48,7 @@ func PinsPatch(pins []v1alpha1.ImagePin) ([]byte, error) {
 
 // AwaitsRevisions reports whether nodes must not pull yet: the revisions are not known, and with them the digests that were used before.
 func (c *Compiled) AwaitsRevisions() bool {
-	return c.pinsImages() && c.in.Revisions == nil && !c.Rollout.Deleting
+	return c.facts.pinsImages() && c.facts.Revisions == nil && !c.facts.Deleting
 }
 
 // RevisionPins returns the digests to keep with a revision.
@@ -56,19 +56,19 @@ func (c *Compiled) AwaitsRevisions() bool {
 // With pinImages those that are stored in the status are kept with the newest revision, if it is that of the spec. Without it nodes pull
 // the packages of the spec by their tags, and no revision has digests of these any more.
 func (c *Compiled) RevisionPins(r Revision, isNewest bool) []v1alpha1.ImagePin {
-	if !c.pinsImages() {
+	if !c.facts.pinsImages() {
 		return slices.DeleteFunc(slices.Clone(r.Pins), func(p v1alpha1.ImagePin) bool {
-			d := c.defs[p.Package]
+			d := c.facts.Packages[p.Package]
 			return d != nil && d.imageKey() == keyOfPin(p)
 		})
 	}
-	if !isNewest || r.Key != c.RevisionKey() {
+	if !isNewest || r.Key != c.facts.Key {
 		return r.Pins
 	}
 	out := slices.Clone(r.Pins)
-	for _, p := range c.in.Skyhook.Status.ImagePins {
-		d := c.defs[p.Package]
-		if d == nil || !c.isPinned(d) || d.imageKey() != keyOfPin(p) || !validDigest.MatchString(p.Digest) {
+	for _, p := range c.stored.ImagePins {
+		d := c.facts.Packages[p.Package]
+		if d == nil || !c.facts.isPinned(d) || d.imageKey() != keyOfPin(p) || !validDigest.MatchString(p.Digest) {
 			continue
 		}
 		p.Deviations = nil // they are of nodes as they are now
@@ -90,9 +90,9 @@ func HasSamePins(a, b []v1alpha1.ImagePin) bool {
 }
 
 // knownPins returns the digests by which nodes pull: those in the status, and for other images those of the newest revision that has them.
-func (c *Compiled) knownPins() []v1alpha1.ImagePin {
-	out := slices.Clone(c.in.Skyhook.Status.ImagePins)
-	for _, r := range c.in.Revisions {
+func knownPins(stored []v1alpha1.ImagePin, revisions []Revision) []v1alpha1.ImagePin {
+	out := slices.Clone(stored)
+	for _, r := range revisions {
 		for _, p := range r.Pins {
 			isKnown := slices.ContainsFunc(out, func(known v1alpha1.ImagePin) bool {
 				return keyOfPin(known) == keyOfPin(p) && validDigest.MatchString(known.Digest)

@@ -21,16 +21,16 @@ type ImageOfPackage struct {
 	Text             string // where the digest comes from
 }
 
-// Images lists the images of the packages of a Skyhook that records digests; nothing for others.
-func (c *Compiled) Images() []ImageOfPackage {
-	if !c.pinsImages() {
+// images lists the images of the packages of a Skyhook that records digests; nothing for others.
+func (rep reporter) images() []ImageOfPackage {
+	if !rep.facts.pinsImages() {
 		return nil
 	}
 	var out []ImageOfPackage
-	for _, name := range sortedNames(c.defs) {
-		d := c.defs[name]
-		image := ImageOfPackage{Package: name, Version: string(d.Package.Version), Image: c.renderer().imageOf(d), Text: "the digest that the first node pulls is used on the others"}
-		pin := c.findPin(d)
+	for _, name := range sortedNames(rep.facts.Packages) {
+		d := rep.facts.Packages[name]
+		image := ImageOfPackage{Package: name, Version: string(d.Package.Version), Image: renderer{rep.facts}.imageOf(d), Text: "the digest that the first node pulls is used on the others"}
+		pin := rep.facts.findPin(d)
 		switch {
 		case d.Package.ContainerSHA != "":
 			image.Text = "containerSHA of the package"
@@ -47,7 +47,7 @@ func (c *Compiled) Images() []ImageOfPackage {
 
 // setImagesPinned sets the condition that says whether every node pulled the recorded digests.
 func (rep reporter) setImagesPinned(t *conditionWriter, pins []v1alpha1.ImagePin) {
-	if !rep.pinsImages() {
+	if !rep.facts.pinsImages() {
 		return
 	}
 	var moved []string
@@ -71,7 +71,7 @@ func (rep reporter) setImagesPinned(t *conditionWriter, pins []v1alpha1.ImagePin
 // describeMovedTag says which nodes have something else than the others, and how that ends.
 func (rep reporter) describeMovedTag(p v1alpha1.ImagePin) string {
 	return fmt.Sprintf("package %s %s: the tag was moved: %s, and the others pull %s; kubectl skyhook package rerun %s --skyhook %s installs that there",
-		p.Package, p.Version, describeDeviations(p), p.Digest, p.Package, rep.in.Skyhook.Name)
+		p.Package, p.Version, describeDeviations(p), p.Digest, p.Package, rep.facts.Skyhook.Name)
 }
 
 func describeDeviations(p v1alpha1.ImagePin) string {
@@ -85,10 +85,10 @@ func describeDeviations(p v1alpha1.ImagePin) string {
 // unknownDigests lists the packages of the spec whose digest is not recorded, and why when a node named none.
 func (rep reporter) unknownDigests(pins []v1alpha1.ImagePin) []string {
 	var out []string
-	for _, name := range sortedNames(rep.defs) {
-		d := rep.defs[name]
+	for _, name := range sortedNames(rep.facts.Packages) {
+		d := rep.facts.Packages[name]
 		hasPin := slices.ContainsFunc(pins, func(p v1alpha1.ImagePin) bool { return keyOfPin(p) == d.imageKey() })
-		if !rep.isPinned(d) || hasPin {
+		if !rep.facts.isPinned(d) || hasPin {
 			continue
 		}
 		text := d.imageKey().String()

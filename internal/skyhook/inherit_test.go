@@ -18,14 +18,14 @@ func TestInheritedRecordIsTheSameEveryTime(t *testing.T) {
 	s := w.apply("{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.2.0, image: example.org/p}}}}")
 	w.addNode("n1")
 	c := w.compile(s)
-	st := &step{key: "tuning|1.2.0", name: "tuning", version: "1.2.0", stage: v1alpha1.StageApply, work: work{goal: node.GoalInstall}, def: c.defs["tuning"]}
+	st := &step{key: "tuning|1.2.0", name: "tuning", version: "1.2.0", stage: v1alpha1.StageApply, work: work{goal: node.GoalInstall}, def: c.facts.Packages["tuning"]}
 	for range 50 {
 		state, rec := v1alpha1.NodeState{}, &node.SkyhookRecord{Packages: map[string]*node.PackageRecord{}}
 		for _, version := range []string{"v1.2.0", "1.2", "v1.2"} {
 			state["tuning|"+version] = v1alpha1.PackageStatus{Name: "tuning", Version: version, Stage: v1alpha1.StageApply, State: v1alpha1.StateInProgress}
 			rec.Packages["tuning|"+version] = &node.PackageRecord{Goal: node.GoalInstall, Run: "run of " + version, Generation: 1}
 		}
-		if got := c.recorder().beginStage(st, state, rec, c.in.Nodes[0]).Run; got != "run of 1.2" {
+		if got := c.facts.beginStage(st, state, rec, c.clusterNodes[0]).Run; got != "run of 1.2" {
 			t.Fatalf("inherited is the %s", got)
 		}
 	}
@@ -40,7 +40,7 @@ func TestControlPlaneGoesFirst(t *testing.T) {
 		w.addNode("n3")
 		c := w.compile(s)
 		snap := rollout.Snapshot{Now: w.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
-		for _, n := range c.in.Nodes {
+		for _, n := range c.clusterNodes {
 			snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, BootID: n.BootID, Known: true})
 		}
 		var admitted []string

@@ -100,13 +100,13 @@ func (l *randomRun) checkConverged() {
 	c := l.compile(l.s)
 	for _, n := range l.nodes {
 		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
-		for name, d := range c.defs {
+		for name, d := range c.facts.Packages {
 			e, ok := on.State[d.key()]
 			stuck := c.target(n.Name).stuck != nil
 			switch {
-			case c.uninstalls(name) && ok:
+			case c.facts.uninstalls(name) && ok:
 				l.t.Errorf("%s still has %s", n.Name, name)
-			case !c.uninstalls(name) && !ok && !stuck:
+			case !c.facts.uninstalls(name) && !ok && !stuck:
 				l.t.Errorf("%s lacks %s: %s\n%s", n.Name, name, on.StateText, strings.Join(l.tail(30), "\n"))
 			case ok && e.State != v1alpha1.StateComplete && !stuck:
 				l.t.Errorf("%s: %s is %s", n.Name, name, node.Position(e))
@@ -116,7 +116,7 @@ func (l *randomRun) checkConverged() {
 			}
 		}
 		for key, e := range on.State {
-			if c.target(n.Name).stuck == nil && (c.defs[e.Name] == nil || c.defs[e.Name].key() != key) {
+			if c.target(n.Name).stuck == nil && (c.facts.Packages[e.Name] == nil || c.facts.Packages[e.Name].key() != key) {
 				l.t.Errorf("%s keeps %s: %s %s\n%s", n.Name, key, on.StateText, on.RecordText, strings.Join(l.logOf(n.Name), "\n"))
 			}
 		}

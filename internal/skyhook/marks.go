@@ -19,9 +19,6 @@ func Marks(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) v1alpha1.NodeMarks
 	return s.Spec.NodeMarks.Union(p.Spec.NodeMarks)
 }
 
-// Marks returns the marks that the Skyhook and its policy put on nodes.
-func (c *Compiled) Marks() v1alpha1.NodeMarks { return Marks(c.in.Skyhook, c.in.Policy) }
-
 // announces reports whether other programs are told which nodes are still to come, or how far held ones are.
 func announces(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) bool {
 	m := Marks(s, p)
@@ -30,22 +27,22 @@ func announces(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) bool {
 
 // placeMarks puts the marks of a new hold on its node.
 func (r recorder) placeMarks(a rollout.Action, n *node.Node) node.Edit {
-	d := node.Description{By: Ref(r.in.Skyhook.Name).Title(), Why: a.Why.Text, Since: node.WholeSeconds(r.in.Now)}
-	if usual := r.usualVisit(); usual > 0 {
+	d := node.Description{By: Ref(r.facts.Skyhook.Name).Title(), Why: a.Why.Text, Since: node.WholeSeconds(r.facts.Now)}
+	if usual := r.usual; usual > 0 {
 		end := d.Since.Add(usual)
 		d.ExpectedEnd = &end
 	}
-	return n.PlaceMarks(node.HolderOf(Ref(r.in.Skyhook.Name), ""), node.NewMarks(r.Marks(), d))
+	return n.PlaceMarks(node.HolderOf(Ref(r.facts.Skyhook.Name), ""), node.NewMarks(Marks(r.facts.Skyhook, r.facts.Policy), d))
 }
 
 // usualVisit is the median of how long the nodes were admitted that are complete in this generation; 0 if there are none.
-func (r recorder) usualVisit() time.Duration {
-	if !r.Marks().Description {
+func (c *Compiled) usualVisit() time.Duration {
+	if !c.Marks().Description {
 		return 0
 	}
 	var visits []time.Duration
-	for _, t := range r.all {
-		isDone := !t.rec.Admitted && t.rec.At != nil && t.rec.FinishedAt != nil && t.rec.Generation == r.in.Skyhook.Generation
+	for _, t := range c.targets {
+		isDone := !t.rec.Admitted && t.rec.At != nil && t.rec.FinishedAt != nil && t.rec.Generation == c.facts.Skyhook.Generation
 		if isDone {
 			visits = append(visits, t.rec.FinishedAt.Sub(*t.rec.At))
 		}

@@ -18,8 +18,8 @@ const maxInlineMetadata = 64 << 10
 
 // inlineMetadata returns the files that tell a package about its node, if a compact pod can have them in its annotations; otherwise it
 // mounts a ConfigMap as other pods do.
-func (c *Compiled) inlineMetadata(n *node.Node) (files map[string]string, isInline bool) {
-	files = c.metadataFiles(n)
+func (r renderer) inlineMetadata(n *node.Node) (files map[string]string, isInline bool) {
+	files = r.metadataFiles(n)
 	size := 0
 	for _, text := range files {
 		size += len(text)
@@ -27,18 +27,17 @@ func (c *Compiled) inlineMetadata(n *node.Node) (files map[string]string, isInli
 	return files, size <= maxInlineMetadata
 }
 
-// MountsMetadata reports whether the pod of a task, or any pod of the node if none is named, mounts the ConfigMap with the node's
+// mountsMetadata reports whether the pod of a task, or any pod of the node if none is named, mounts the ConfigMap with the node's
 // metadata.
-func (c *Compiled) MountsMetadata(n *node.Node, task string) bool {
-	t := c.target(n.Name)
-	if t == nil || !c.isCompactOn(n, &t.rec) {
+func (r renderer) mountsMetadata(t *target, n *node.Node, task string) bool {
+	if !r.facts.isCompactOn(n, &t.rec) {
 		return true
 	}
-	if _, isInline := c.inlineMetadata(n); !isInline {
+	if _, isInline := r.inlineMetadata(n); !isInline {
 		return true
 	}
 	for id, st := range t.steps {
-		if (task == "" || id == task) && !st.isInterrupt() && !c.isCompactStep(st, n, &t.rec) {
+		if (task == "" || id == task) && !st.isInterrupt() && !r.facts.isCompactStep(st, n, &t.rec) {
 			return true
 		}
 	}

@@ -65,7 +65,7 @@ func (w *packageDiff) keepStarted(p *packageSteps) {
 			continue
 		}
 		s := w.startedStep(e)
-		if s == nil || w.c.Rollout.Deleting && !s.isInterrupt() && !s.isUninstall() {
+		if s == nil || w.facts.Deleting && !s.isInterrupt() && !s.isUninstall() {
 			continue
 		}
 		p.removal, p.install = w.stepsAfter(p.name, s)
@@ -92,10 +92,10 @@ func (w *packageDiff) stepsAfter(name string, s *step) (removal, install []*step
 	}
 	state, rec := maps.Clone(w.on.State), w.rec.Clone()
 	if rec.Packages[s.key] == nil {
-		w.c.recorder().beginStage(s, state, &rec, w.n)
+		w.facts.beginStage(s, state, &rec, w.n)
 	}
-	w.c.recorder().completeStage(s, state, &rec, w.n, rec.Packages[s.key])
-	next := &packageDiff{c: w.c, n: w.n, on: w.on, rec: rec, wanted: w.wanted, entries: map[string][]entry{}}
+	w.facts.completeStage(s, state, &rec, w.n, rec.Packages[s.key])
+	next := &packageDiff{facts: w.facts, pods: w.pods, n: w.n, on: w.on, rec: rec, wanted: w.wanted, entries: map[string][]entry{}}
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		if e := state[key]; e.Name == name {
 			next.entries[name] = append(next.entries[name], entry{key: key, PackageStatus: e, rec: rec.Packages[key]})
@@ -107,7 +107,7 @@ func (w *packageDiff) stepsAfter(name string, s *step) (removal, install []*step
 
 // startedStep returns the step of an entry that must end first; nil when there is none.
 func (w *packageDiff) startedStep(e entry) *step {
-	pod := w.c.taskCompiler().findPod(w.n.Name, e)
+	pod := findPod(w.pods, e)
 	interrupt := e.rec != nil && e.rec.Interrupt != "" && e.isUnderWay()
 	if !interrupt && (pod == nil || !pod.healthy && pod.state != succeeded) {
 		return nil
@@ -115,7 +115,7 @@ func (w *packageDiff) startedStep(e entry) *step {
 	def := w.definitionOf(e, w.wanted.defs[e.Name])
 	s := &step{stage: e.Stage, def: def, work: work{goal: node.GoalInstall, effect: normalised(def.Package.Interrupt)}}
 	if e.rec != nil {
-		if frozen := w.c.definition(e.rec.Hash); frozen != nil {
+		if frozen := w.facts.definition(e.rec.Hash); frozen != nil {
 			s.def = frozen
 		}
 		s.work = work{goal: e.rec.Goal, from: e.rec.From, keys: e.rec.Keys, effect: e.rec.Effect}
@@ -192,7 +192,7 @@ func (w *packageDiff) orderInstalls(all []*packageSteps, byName map[string]*pack
 			case begun || d == nil:
 			case len(d.install) > 0:
 				first.after = append(first.after, d.install[len(d.install)-1].id)
-			case w.c.isUninstalled(w.wanted, dep):
+			case w.facts.isUninstalled(w.wanted, dep):
 				if w.stuck == nil {
 					w.stuck = map[string]string{}
 				}
@@ -225,7 +225,7 @@ func (w *packageDiff) spreadDependencies(byName map[string]*packageSteps) {
 // hasBegun reports whether a pod already runs this step, so that it no longer waits for other steps.
 func (w *packageDiff) hasBegun(s *step) bool {
 	e, ok := w.findEntry(s)
-	return ok && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring) && w.c.taskCompiler().findPod(w.n.Name, e) != nil
+	return ok && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring) && findPod(w.pods, e) != nil
 }
 
 // findEntry returns the entry of the nodeState that is at the step.

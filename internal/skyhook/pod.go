@@ -29,13 +29,13 @@ if [ -e "$to/` + pack.DeliveryFile + `" ] || [ ! -e "$to" ]; then bring "$to.${S
 if [ ! -e "$to/` + pack.DeliveryFile + `" ]; then bring "$to"; fi
 `
 
-// Object returns the pod of a task, and of those that it runs afterwards, from the record of the node after Change for its run.
-func (c *Compiled) Object(task string, then []string, n *node.Node) (*corev1.Pod, error) {
-	st, err := c.recorder().findStep(n.Name, task)
+// object returns the pod of a task, and of those that it runs afterwards, from the record of the node after Change for its run.
+func (r renderer) object(t *target, task string, then []string, n *node.Node) (*corev1.Pod, error) {
+	st, err := t.findStep(task)
 	if err != nil {
 		return nil, err
 	}
-	rec := n.Skyhook(c.in.Skyhook.Name).Record
+	rec := n.Skyhook(r.facts.Skyhook.Name).Record
 	p := rec.Packages[st.key]
 	if p == nil || p.At != string(st.stage)+"/"+string(v1alpha1.StateInProgress) && !(p.Again && p.At == string(st.stage)+"/"+string(v1alpha1.StateErroring)) {
 		return nil, fmt.Errorf("making the pod for %s on node %s: the node does not record it as running", task, n.Name)
@@ -46,17 +46,17 @@ func (c *Compiled) Object(task string, then []string, n *node.Node) (*corev1.Pod
 		}
 		frozen := *st
 		frozen.payload = p.Payload
-		return c.renderer().taskPod([]*step{&frozen}, &rec, n), nil
+		return r.taskPod([]*step{&frozen}, &rec, n), nil
 	}
 	steps := []*step{st}
 	for _, id := range then {
-		next, err := c.recorder().findStep(n.Name, id)
+		next, err := t.findStep(id)
 		if err != nil {
 			return nil, err
 		}
 		steps = append(steps, next)
 	}
-	return c.renderer().taskPod(steps, &rec, n), nil
+	return r.taskPod(steps, &rec, n), nil
 }
 
 // taskPod returns the pod of steps, in the layout of the node.
@@ -64,7 +64,7 @@ func (r renderer) taskPod(steps []*step, rec *node.SkyhookRecord, n *node.Node) 
 	st := steps[0]
 	var out *corev1.Pod
 	switch {
-	case r.isCompactStep(st, n, rec):
+	case r.facts.isCompactStep(st, n, rec):
 		out = r.compactPod(steps, rec, n)
 	case st.isInterrupt():
 		out = r.interruptPod(st, rec, n)
@@ -77,12 +77,6 @@ func (r renderer) taskPod(steps []*step, rec *node.SkyhookRecord, n *node.Node) 
 	return out
 }
 
-// IsStage reports whether a task on a node runs a stage of a package, not an interrupt.
-func (c *Compiled) IsStage(nodeName, task string) bool {
-	st, err := c.recorder().findStep(nodeName, task)
-	return err == nil && !st.isInterrupt()
-}
-
 func ownerReferences(s *v1alpha1.Skyhook) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{
@@ -92,11 +86,11 @@ func ownerReferences(s *v1alpha1.Skyhook) []metav1.OwnerReference {
 
 // renderPod returns the common parts of stage and interrupt pods.
 func (r renderer) renderPod(st *step, p *node.PackageRecord, n *node.Node) *corev1.Pod {
-	s, no := r.in.Skyhook, false
+	s, no := r.facts.Skyhook, false
 	out := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: podName(s.Name, st, n.Name), Namespace: r.in.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Name: podName(s.Name, st, n.Name), Namespace: r.facts.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels: map[string]string{
 				v1alpha1.LabelName:       s.Name,
 				v1alpha1.LabelPackage:    labelValue(st.name + "-" + st.version),
@@ -115,7 +109,7 @@ func (r renderer) renderPod(st *step, p *node.PackageRecord, n *node.Node) *core
 		},
 		Spec: corev1.PodSpec{
 			NodeName: n.Name, RestartPolicy: corev1.RestartPolicyOnFailure, HostPID: true, HostNetwork: true,
-			ServiceAccountName: r.in.Config.ServiceAccount, AutomountServiceAccountToken: &no,
+			ServiceAccountName: r.facts.Config.ServiceAccount, AutomountServiceAccountToken: &no,
 			Tolerations: r.tolerations(),
 			Volumes:     []corev1.Volume{{Name: volumeRoot, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
 			Containers:  []corev1.Container{r.pauseContainer()},
@@ -124,14 +118,14 @@ func (r renderer) renderPod(st *step, p *node.PackageRecord, n *node.Node) *core
 	if p.Attempts > 0 {
 		out.Annotations[annotationAttempts] = strconv.Itoa(p.Attempts)
 	}
-	if r.in.Config.ImagePullSecret != "" {
-		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.in.Config.ImagePullSecret}}
+	if r.facts.Config.ImagePullSecret != "" {
+		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.facts.Config.ImagePullSecret}}
 	}
 	return out
 }
 
 func (r renderer) pauseContainer() corev1.Container {
-	return corev1.Container{Name: containerPause, Image: r.in.Config.PauseImage, Resources: fixedResources("100m", "20Mi")}
+	return corev1.Container{Name: containerPause, Image: r.facts.Config.PauseImage, Resources: fixedResources("100m", "20Mi")}
 }
 
 func fixedResources(cpu, memory string) corev1.ResourceRequirements {
@@ -141,7 +135,7 @@ func fixedResources(cpu, memory string) corev1.ResourceRequirements {
 
 // stagePod copies the package to the host, runs the stage and then its check.
 func (r renderer) stagePod(st *step, rec *node.SkyhookRecord, n *node.Node) *corev1.Pod {
-	s, d, p := r.in.Skyhook, st.def, rec.Packages[st.key]
+	s, d, p := r.facts.Skyhook, st.def, rec.Packages[st.key]
 	out := r.renderPod(st, p, n)
 	out.Spec.Volumes = append(out.Spec.Volumes, r.metadataVolume(n))
 	mounts := []corev1.VolumeMount{rootVolumeMount(), {Name: r.metadataVolume(n).Name, MountPath: metadataDir}}
@@ -149,7 +143,7 @@ func (r renderer) stagePod(st *step, rec *node.SkyhookRecord, n *node.Node) *cor
 		out.Spec.Volumes = append(out.Spec.Volumes, r.configVolume(st))
 		mounts = append(mounts, corev1.VolumeMount{Name: configVolumeName(st.name), MountPath: configDir})
 	}
-	dir := r.in.Config.copyDir(s.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
+	dir := r.facts.Config.copyDir(s.Name, r.ownerUID(rec), st.name, st.version, p.Generation)
 	container := func(suffix, image string) corev1.Container {
 		return corev1.Container{
 			Name: packageName(st.name) + suffix, Image: image, ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
@@ -183,7 +177,7 @@ func (r renderer) interruptPod(st *step, rec *node.SkyhookRecord, n *node.Node) 
 
 // agentEnv returns the documented environment in its documented order, and the run id.
 func (r renderer) agentEnv(st *step, rec *node.SkyhookRecord) []corev1.EnvVar {
-	s, config, p := r.in.Skyhook, r.in.Config, rec.Packages[st.key]
+	s, config, p := r.facts.Skyhook, r.facts.Config, rec.Packages[st.key]
 	return []corev1.EnvVar{
 		{Name: pack.EnvLogDir, Value: config.LogRoot + "/" + s.Name},
 		{Name: pack.EnvRootDir, Value: config.CopyDirRoot + "/" + s.Name},
@@ -222,17 +216,17 @@ func (r renderer) packageEnv(st *step, rec *node.SkyhookRecord, deadline []corev
 // ownerUID returns the UID in resource ids and copy directories: that of the first Skyhook of this name that worked on the
 // node, so that agents find what they recorded for it.
 func (r renderer) ownerUID(rec *node.SkyhookRecord) string {
-	return cmp.Or(rec.Owner, string(r.in.Skyhook.UID))
+	return cmp.Or(rec.Owner, string(r.facts.Skyhook.UID))
 }
 
 // deadlineEnv returns how long the stage may take, and for earlier agents when it must have ended by the operator's clock.
 func (r renderer) deadlineEnv(st *step) []corev1.EnvVar {
-	limit := r.targetCompiler().deadlineOf(st)
+	limit := r.facts.deadlineOf(st)
 	if limit == 0 {
 		return []corev1.EnvVar{{Name: pack.EnvDeadline}}
 	}
 	return []corev1.EnvVar{
-		{Name: pack.EnvDeadline, Value: pack.FormatDeadline(r.in.Now.Add(limit))},
+		{Name: pack.EnvDeadline, Value: pack.FormatDeadline(r.facts.Now.Add(limit))},
 		{Name: pack.EnvStageTimeout, Value: limit.String()},
 	}
 }
@@ -248,16 +242,16 @@ func rootVolumeMount() corev1.VolumeMount {
 
 func (r renderer) metadataVolume(n *node.Node) corev1.Volume {
 	return corev1.Volume{Name: safeName(63, prefixMetadata, n.Name), VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: metadataName(r.in.Skyhook.Name, n.Name)}},
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: metadataName(r.facts.Skyhook.Name, n.Name)}},
 	}}
 }
 
 // configVolume mounts the documented ConfigMap if it has this definition, otherwise the frozen one.
 func (r renderer) configVolume(st *step) corev1.Volume {
 	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{
-		Name: configMapName(r.in.Skyhook.Name, st.name, st.version)}}
-	if want := r.defs[st.name]; want == nil || want.Hash != st.def.Hash {
-		source.Name = definitionName(r.in.Skyhook.Name, st.def)
+		Name: configMapName(r.facts.Skyhook.Name, st.name, st.version)}}
+	if want := r.facts.Packages[st.name]; want == nil || want.Hash != st.def.Hash {
+		source.Name = definitionName(r.facts.Skyhook.Name, st.def)
 		for _, key := range sortedNames(st.def.config) {
 			source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
 		}
@@ -266,7 +260,7 @@ func (r renderer) configVolume(st *step) corev1.Volume {
 }
 
 func (r renderer) pullPolicy() corev1.PullPolicy {
-	if r.in.Config.AlwaysPull {
+	if r.facts.Config.AlwaysPull {
 		return corev1.PullAlways
 	}
 	return "" // the default of Kubernetes for the tag or digest
@@ -292,7 +286,7 @@ func (r renderer) agentImage(d *Definition) string {
 	if d.Package.AgentImageOverride != "" {
 		return d.Package.AgentImageOverride
 	}
-	return r.in.Config.AgentImage
+	return r.facts.Config.AgentImage
 }
 
 // resourceRequirements returns the resources of the package: all four, or none, so that the namespace's defaults apply.
@@ -309,13 +303,13 @@ func resourceRequirements(r v1alpha1.Resources) corev1.ResourceRequirements {
 // contentOf hashes the inputs of a pod that do not change with every run. A pod is never compared with a new
 // rendering, because the API server sets defaults.
 func (r renderer) contentOf(st *step, payload *v1alpha1.Interrupt, isCompact bool) string {
-	return r.contentFor(st, payload, r.recordedDigest(st.def), isCompact)
+	return r.contentFor(st, payload, r.facts.recordedDigest(st.def), isCompact)
 }
 
 // contentFor is contentOf with another digest of the package's image; empty for its tag.
 func (r renderer) contentFor(st *step, payload *v1alpha1.Interrupt, digest string, isCompact bool) string {
-	config := r.in.Config
-	parts := []string{r.agentImage(st.def), config.PauseImage, config.ImagePullSecret, node.EncodeJSON(r.in.Skyhook.Spec.AdditionalTolerations)}
+	config := r.facts.Config
+	parts := []string{r.agentImage(st.def), config.PauseImage, config.ImagePullSecret, node.EncodeJSON(r.facts.Skyhook.Spec.AdditionalTolerations)}
 	if st.isInterrupt() {
 		parts = append(parts, node.EncodeJSON(payload))
 	} else {

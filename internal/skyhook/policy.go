@@ -27,39 +27,39 @@ func PolicyName(s *v1alpha1.Skyhook, c Config) (name string, byDefault bool) {
 	return c.DefaultPolicy, c.DefaultPolicy != ""
 }
 
-// PolicyName returns the name of the policy that applies to the Skyhook; empty for none.
-func (c *Compiled) PolicyName() string {
-	name, _ := PolicyName(c.in.Skyhook, c.in.Config)
+// policyName returns the name of the policy that applies to the Skyhook; empty for none.
+func (f *facts) policyName() string {
+	name, _ := PolicyName(f.Skyhook, f.Config)
 	return name
 }
 
 // windows returns the windows of the policy; nil for none.
-func (c *Compiled) windows() *v1alpha1.Windows {
-	if c.in.Policy == nil {
+func (f *facts) windows() *v1alpha1.Windows {
+	if f.Policy == nil {
 		return nil
 	}
-	return c.in.Policy.Spec.Windows
+	return f.Policy.Spec.Windows
 }
 
 // newGrouping sorts the nodes of a Skyhook into compartments.
-func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
-	s, in := tc.in.Skyhook, tc.in
+func newGrouping(f *facts, in *Input, selected []bool) *policy.Grouping {
+	s := in.Skyhook
 	p := policy.Input{
 		Policy: in.Policy, Rollout: Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
-		Versions: hashID(tc.reporter().packageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
+		Versions: hashID(f.packageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
 		Admission: s.Status.Admission, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Failed: in.Failed, Now: in.Now,
 	}
 	if o := s.Spec.DeploymentPolicyOptions; o != nil {
 		p.Reset = o.ResetBatchStateOnCompletion
 	}
 	if in.Policy != nil {
-		p.Revision, p.Approvals = tc.RevisionKey(), s.Annotations
+		p.Revision, p.Approvals = f.Key, s.Annotations
 	}
 	if in.Policy != nil && len(in.Policy.Spec.Compartments) > 0 {
 		for i, n := range in.Nodes {
 			p.Cluster = append(p.Cluster, n.Labels)
 			if selected[i] {
-				p.Nodes = append(p.Nodes, tc.policyNode(n))
+				p.Nodes = append(p.Nodes, policyNode(f, n))
 			}
 		}
 	}
@@ -67,10 +67,10 @@ func (tc targetCompiler) newGrouping(selected []bool) *policy.Grouping {
 }
 
 // policyNode returns what the compartment of a node depends on.
-func (tc targetCompiler) policyNode(n *node.Node) policy.Node {
-	s := tc.in.Skyhook
+func policyNode(f *facts, n *node.Node) policy.Node {
+	s := f.Skyhook
 	out := policy.Node{
-		Name: n.Name, Labels: n.Labels, Created: n.Created, IsControlPlane: n.IsControlPlane(), IsExcluded: tc.excludedReason(n) != nil,
+		Name: n.Name, Labels: n.Labels, Created: n.Created, IsControlPlane: n.IsControlPlane(), IsExcluded: excludedReason(f, n) != nil,
 	}
 	if rec := &n.Skyhook(s.Name).Record; rec.Node == n.UID && rec.Skyhook == string(s.UID) {
 		out.Group = rec.Group
@@ -81,19 +81,19 @@ func (tc targetCompiler) policyNode(n *node.Node) policy.Node {
 // offeredResources is how much of the resources that gates and proofs ask for the node offers now; nil when they ask for none.
 func (r recorder) offeredResources(n *node.Node) map[string]int64 {
 	var names []string
-	if r.in.Policy != nil && r.in.Policy.Spec.Health != nil {
-		names = append(names, r.in.Policy.Spec.Health.Resources...)
+	if r.facts.Policy != nil && r.facts.Policy.Spec.Health != nil {
+		names = append(names, r.facts.Policy.Spec.Health.Resources...)
 	}
-	names = append(names, Proofs(r.in.Skyhook, r.in.Policy).Resources()...)
+	names = append(names, Proofs(r.facts.Skyhook, r.facts.Policy).Resources()...)
 	return n.Offers(names)
 }
 
 // unprovenReason says which gate a finished node does not pass yet; nil when it passes all.
-func (tc targetCompiler) unprovenReason(n *node.Node, rec *node.SkyhookRecord) *rollout.Why {
-	if tc.in.Policy == nil || tc.in.Policy.Spec.Health == nil {
+func (c *nodeCompiler) unprovenReason(n *node.Node, rec *node.SkyhookRecord) *rollout.Why {
+	if c.facts.Policy == nil || c.facts.Policy.Spec.Health == nil {
 		return nil
 	}
-	gates := tc.in.Policy.Spec.Health
+	gates := c.facts.Policy.Spec.Health
 	fails := func(format string, args ...any) *rollout.Why {
 		return &rollout.Why{Reason: rollout.ReasonHealthGate, About: "Node " + n.Name, Text: fmt.Sprintf(format, args...)}
 	}
@@ -107,7 +107,7 @@ func (tc targetCompiler) unprovenReason(n *node.Node, rec *node.SkyhookRecord) *
 			return fails("the node offers %d of %s, and offered %d before", is, name, rec.Offered[name])
 		}
 	}
-	if text := tc.in.Unready[n.Name]; text != "" {
+	if text := c.unready; text != "" {
 		return fails("%s", text)
 	}
 	return nil

@@ -51,15 +51,14 @@ type pulledImage struct {
 }
 
 // imagesToPull returns the images that the tasks of a target need. Compact pods have no pause container.
-func (tc targetCompiler) imagesToPull(t *target) []pulledImage {
+func (r renderer) imagesToPull(t *target) []pulledImage {
 	var out []pulledImage
-	agents, needsPause := 0, !tc.isCompactOn(t.node, &t.rec)
+	agents, needsPause := 0, !r.facts.isCompactOn(t.node, &t.rec)
 	add := func(p pulledImage) {
 		if !slices.ContainsFunc(out, func(other pulledImage) bool { return other.image == p.image }) {
 			out = append(out, p)
 		}
 	}
-	r := tc.renderer()
 	for _, id := range sortedNames(t.steps) {
 		st := t.steps[id]
 		needsPause = needsPause || st.def.Package.AgentImageOverride != ""
@@ -78,7 +77,7 @@ func (tc targetCompiler) imagesToPull(t *target) []pulledImage {
 		}
 	}
 	if len(out) > 0 && needsPause {
-		add(pulledImage{container: "pause-image", image: r.in.Config.PauseImage, args: []string{"-v"}})
+		add(pulledImage{container: "pause-image", image: r.facts.Config.PauseImage, args: []string{"-v"}})
 	}
 	return out
 }
@@ -98,13 +97,13 @@ func pullContent(images []pulledImage, byTag bool) string {
 }
 
 // needsPull reports whether the images of a target are pulled before it is admitted.
-func (tc targetCompiler) needsPull(t *target, out *rollout.Target) bool {
-	return tc.in.Skyhook.Spec.Prepull && t.selected && !out.Visit.Admitted && !t.wanted.isBack && out.Rollback.Cause == nil && len(t.steps) > 0
+func (c *nodeCompiler) needsPull(t *target, out *rollout.Target) bool {
+	return c.facts.Skyhook.Spec.Prepull && t.selected && !out.Visit.Admitted && !t.wanted.isBack && out.Rollback.Cause == nil && len(t.steps) > 0
 }
 
 // compilePull says which images are pulled before a target is admitted, and how far that is.
-func (tc targetCompiler) compilePull(t *target, out *rollout.Target) {
-	pods := tc.pullPods[t.node.Name]
+func (c *nodeCompiler) compilePull(t *target, out *rollout.Target) {
+	pods := c.pods.pulls
 	if !t.selected {
 		for _, pod := range pods {
 			if !pod.leaving {
@@ -114,8 +113,8 @@ func (tc targetCompiler) compilePull(t *target, out *rollout.Target) {
 		return
 	}
 	var images []pulledImage
-	if tc.needsPull(t, out) {
-		images = tc.imagesToPull(t)
+	if c.needsPull(t, out) {
+		images = c.render.imagesToPull(t)
 	}
 	if len(images) == 0 && len(pods) == 0 {
 		return
@@ -124,35 +123,35 @@ func (tc targetCompiler) compilePull(t *target, out *rollout.Target) {
 	for _, pod := range pods {
 		switch {
 		case pod.leaving:
-			out.Pull.Leaving = out.Pull.Leaving || pod.name == tc.pullPodName(t.node.Name, images)
-		case out.Pull.Object != "" || !tc.pullsImages(pod, images):
+			out.Pull.Leaving = out.Pull.Leaving || pod.name == c.render.pullPodName(t.node.Name, images)
+		case out.Pull.Object != "" || !c.pullsImages(pod, images):
 			out.Pull.Old = append(out.Pull.Old, pod.name)
 		default:
 			out.Pull.Object, out.Pull.Created = pod.name, pod.created
-			tc.readPull(t, pod, images, out.Pull)
+			c.readPull(t, pod, images, out.Pull)
 		}
 	}
 	if out.Pull.Needed && out.Pull.Object == "" {
-		tc.compileNextPull(t, images, out.Pull)
+		c.compileNextPull(t, images, out.Pull)
 	}
 }
 
 // compileNextPull says what a pull that has not begun waits for.
-func (tc targetCompiler) compileNextPull(t *target, images []pulledImage, p *rollout.Pull) {
+func (c *nodeCompiler) compileNextPull(t *target, images []pulledImage, p *rollout.Pull) {
 	for _, image := range images {
-		if key := tc.pullKey(image); key != "" {
+		if key := c.pullKey(image); key != "" {
 			p.Exclusive = append(p.Exclusive, rollout.PullKey{Key: key})
 		}
 	}
-	if refused, isRefused := tc.in.Refused[t.node.Name][node.TaskPull]; isRefused {
+	if refused, isRefused := c.refused[node.TaskPull]; isRefused {
 		why := refused.Why()
 		p.Failed, p.RetryAt = &why, refused.RetryAt()
 	}
 }
 
 // pullKey returns the key of tasks and pulls that wait until the digest of an image is recorded; empty if it is, or need not be.
-func (c *Compiled) pullKey(image pulledImage) string {
-	if image.def == nil || !c.isPinned(image.def) || c.findPin(image.def) != nil {
+func (c *nodeCompiler) pullKey(image pulledImage) string {
+	if image.def == nil || !c.facts.isPinned(image.def) || c.facts.findPin(image.def) != nil {
 		return ""
 	}
 	return image.def.imageKey().pullKey()
@@ -160,7 +159,7 @@ func (c *Compiled) pullKey(image pulledImage) string {
 
 // pullsImages reports whether a pod pulls these images. One that was to pull by tags what is recorded by now need not be replaced. One whose
 // node shut down is.
-func (c *Compiled) pullsImages(pod *podInfo, images []pulledImage) bool {
+func (c *nodeCompiler) pullsImages(pod *podInfo, images []pulledImage) bool {
 	switch {
 	case len(images) == 0 || hasNodeShutDown(pod.pull):
 		return false
@@ -174,7 +173,7 @@ func (c *Compiled) pullsImages(pod *podInfo, images []pulledImage) bool {
 			continue
 		}
 		_, status := findPullContainer(pod.pull, image.container)
-		if status == nil || findDigest(status.ImageID, image.def.Package.Image) != c.recordedDigest(image.def) {
+		if status == nil || findDigest(status.ImageID, image.def.Package.Image) != c.facts.recordedDigest(image.def) {
 			return false
 		}
 	}
@@ -202,7 +201,7 @@ func findPullContainer(p *corev1.Pod, name string) (*corev1.Container, *corev1.C
 
 // readPull reads how far a pod is. It has ended when every image was pulled, whether its container could start or not, and when the
 // kubelet does not run it: then the stages find out more.
-func (tc targetCompiler) readPull(t *target, pod *podInfo, images []pulledImage, p *rollout.Pull) {
+func (c *nodeCompiler) readPull(t *target, pod *podInfo, images []pulledImage, p *rollout.Pull) {
 	if pod.pull.Status.Phase == corev1.PodFailed && pod.pull.Status.Reason != "" {
 		p.Ended = true
 		return
@@ -216,7 +215,7 @@ func (tc targetCompiler) readPull(t *target, pod *podInfo, images []pulledImage,
 		p.Ended = p.Ended && isPulled
 	}
 	for _, image := range images {
-		tc.readPullDigest(t, pod, image, p)
+		c.readPullDigest(t, pod, image, p)
 	}
 }
 
@@ -237,8 +236,8 @@ func readPullContainer(p *corev1.Pod, name string) (isPulled bool, why *rollout.
 }
 
 // readPullDigest notes the digest of an image that was pulled by its tag, and what others wait for meanwhile.
-func (tc targetCompiler) readPullDigest(t *target, pod *podInfo, image pulledImage, p *rollout.Pull) {
-	if image.def == nil || !tc.isPinned(image.def) {
+func (c *nodeCompiler) readPullDigest(t *target, pod *podInfo, image pulledImage, p *rollout.Pull) {
+	if image.def == nil || !c.facts.isPinned(image.def) {
 		return
 	}
 	container, status := findPullContainer(pod.pull, image.container)
@@ -247,7 +246,7 @@ func (tc targetCompiler) readPullDigest(t *target, pod *podInfo, image pulledIma
 	}
 	key := rollout.PullKey{Key: image.def.imageKey().pullKey()}
 	isPulled, why := readPullContainer(pod.pull, image.container)
-	pin := tc.findPin(image.def)
+	pin := c.facts.findPin(image.def)
 	switch {
 	case !isPulled:
 		if t.node.Ready && why == nil && pin == nil {
@@ -256,14 +255,14 @@ func (tc targetCompiler) readPullDigest(t *target, pod *podInfo, image pulledIma
 	default:
 		pull := imagePull{
 			key: image.def.imageKey(), node: t.node.Name, digest: findDigest(status.ImageID, image.def.Package.Image), podStart: pod.created,
-			isByTag: container.Image != tc.renderer().imageOf(image.def) || pin == nil,
+			isByTag: container.Image != c.render.imageOf(image.def) || pin == nil,
 		}
 		switch {
 		case pull.digest == "":
-			tc.unnamed = append(tc.unnamed, pull)
+			c.result.unnamed = append(c.result.unnamed, pull)
 		case pin == nil: // the pod is the only place that has the digest
-			tc.pulls = append(tc.pulls, pull)
-			key.Until, p.Ended = tc.clock().Add(recordLimit), false
+			c.result.pulls = append(c.result.pulls, pull)
+			key.Until, p.Ended = c.clock().Add(recordLimit), false
 		}
 	}
 	if pin == nil {
@@ -272,22 +271,21 @@ func (tc targetCompiler) readPullDigest(t *target, pod *podInfo, image pulledIma
 }
 
 // pullPodName returns the name of the pod that pulls images on a node.
-func (c *Compiled) pullPodName(nodeName string, images []pulledImage) string {
-	return safeName(maxPodName, c.in.Skyhook.Name, "prepull", nodeName, pullContent(images, false))
+func (r renderer) pullPodName(nodeName string, images []pulledImage) string {
+	return safeName(maxPodName, r.facts.Skyhook.Name, "prepull", nodeName, pullContent(images, false))
 }
 
-// PullPod returns the pod that pulls the images for a node before its turn; nil if nothing is to be pulled. It does nothing else: a
+// pullPod returns the pod that pulls the images for a node before its turn; nil if nothing is to be pulled. It does nothing else: a
 // container ends at once, or does not start.
-func (c *Compiled) PullPod(n *node.Node) *corev1.Pod {
-	t := c.target(n.Name)
-	if t == nil || !c.in.Skyhook.Spec.Prepull {
+func (r renderer) pullPod(t *target) *corev1.Pod {
+	n := t.node
+	if !r.facts.Skyhook.Spec.Prepull {
 		return nil
 	}
-	images := c.targetCompiler().imagesToPull(t)
+	images := r.imagesToPull(t)
 	if len(images) == 0 {
 		return nil
 	}
-	r := c.renderer()
 	spec := corev1.PodSpec{NodeName: n.Name, RestartPolicy: corev1.RestartPolicyNever, HostNetwork: true, AutomountServiceAccountToken: new(false)}
 	for _, image := range images {
 		spec.Containers = append(spec.Containers, corev1.Container{
@@ -298,7 +296,7 @@ func (c *Compiled) PullPod(n *node.Node) *corev1.Pod {
 			Resources: corev1.ResourceRequirements{Requests: resources("1m", "4Mi"), Limits: resources("500m", "64Mi")},
 		})
 	}
-	out := r.newCheckPod(c.pullPodName(n.Name, images), v1alpha1.LabelPrepull, n, spec)
+	out := r.newCheckPod(r.pullPodName(n.Name, images), v1alpha1.LabelPrepull, n, spec)
 	out.Annotations = map[string]string{annotationContent: pullContent(images, false)}
 	return out
 }

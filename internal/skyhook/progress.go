@@ -6,7 +6,6 @@ package skyhook
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,24 +19,19 @@ import (
 )
 
 // findStep returns the compiled step of a task.
-func (r recorder) findStep(node, id string) (*step, error) {
-	if t := r.target(node); t != nil {
-		if st := t.steps[id]; st != nil {
-			return st, nil
-		}
-	}
-	return nil, fmt.Errorf("task %s is not owed on node %s", id, node)
+func (r recorder) findStep(id string) (*step, error) {
+	return r.target.findStep(id)
 }
 
 // recordRun records that a step runs, with everything its pod is made from, so that a lost pod can be recreated
 // unchanged.
 func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
-	st, err := r.findStep(n.Name, a.Task)
+	st, err := r.findStep(a.Task)
 	if err != nil {
 		return node.Edit{}, err
 	}
 	status := v1alpha1.StatusInProgress
-	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	e := editRecord(r.facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		r.inheritAdmission(rec)
 		rec.Proving, rec.Reboot = nil, rec.Reboot.AfterRun() // what is true counts after the last outcome only
 		if a.Drained && rec.Held != nil {
@@ -48,7 +42,7 @@ func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 			queue = node.Queue{ID: r.newQueueID(n, rec, st), Begun: 1}
 		}
 		rec.SetQueue(st.id, queue)
-		p := r.beginStage(st, state, rec, n)
+		p := r.facts.beginStage(st, state, rec, n)
 		if st.isInterrupt() {
 			r.beginInterrupt(a, st, state, rec, n, p)
 		}
@@ -57,7 +51,7 @@ func (r recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 		}
 		status = statusDuring(state)
 	})
-	e.SetSkyhookStatus(n, r.in.Skyhook.Name, status)
+	e.SetSkyhookStatus(n, r.facts.Skyhook.Name, status)
 	return e, nil
 }
 
@@ -74,7 +68,7 @@ func statusDuring(state v1alpha1.NodeState) v1alpha1.Status {
 // beginStage moves the package's entry to the step. The run id and the copy directory stay those of the package's first step
 // in this admission. Of several spellings of one version on the node the record of the spec's own spelling is inherited, or
 // else the first one in the order of keys, as findCurrent chooses.
-func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
+func (f *facts) beginStage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) *node.PackageRecord {
 	old, was := rec.Packages[st.key], state[st.key]
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		e := state[key]
@@ -87,7 +81,7 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 		}
 	}
 	p := &node.PackageRecord{Hash: st.def.Hash, Goal: st.goal, From: st.from, Keys: st.keys, Effect: st.effect}
-	began := node.WholeSeconds(r.in.Now)
+	began := node.WholeSeconds(f.Now)
 	p.Since = &began
 	p.Refuses = old != nil && old.Refuses
 	if old != nil && old.Goal != "" {
@@ -106,7 +100,7 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 		}
 	}
 	if p.Run == "" || p.Generation == 0 {
-		p.Run, p.Generation = r.runID(n, rec, st), rec.Offset+r.in.Skyhook.Generation
+		p.Run, p.Generation = f.runID(n, rec, st), rec.Offset+f.Skyhook.Generation
 	}
 	if st.stage == v1alpha1.StageConfig {
 		p.Config = st.def.Config
@@ -127,8 +121,8 @@ func (r recorder) beginStage(st *step, state v1alpha1.NodeState, rec *node.Skyho
 }
 
 // runID returns the id of the package's run in this admission. It contains the time because admission numbers start again after a reset.
-func (r recorder) runID(n *node.Node, rec *node.SkyhookRecord, st *step) string {
-	return strconv.Itoa(rec.Admission) + "-" + hashID(string(r.in.Skyhook.UID), n.UID, st.key, node.WholeSeconds(r.in.Now).Format(time.RFC3339))
+func (f *facts) runID(n *node.Node, rec *node.SkyhookRecord, st *step) string {
+	return strconv.Itoa(rec.Admission) + "-" + hashID(string(f.Skyhook.UID), n.UID, st.key, node.WholeSeconds(f.Now).Format(time.RFC3339))
 }
 
 // hashID returns a short hash of parts.
@@ -153,12 +147,12 @@ func (r recorder) beginInterrupt(a rollout.Action, st *step, state v1alpha1.Node
 			}
 		}
 		p.Payload, p.Boot = mergeInterrupts(all...), n.BootID
-		p.Interrupt = hashID(string(r.in.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run,
+		p.Interrupt = hashID(string(r.facts.Skyhook.UID), n.UID, strconv.Itoa(rec.Admission), strconv.Itoa(rec.Interrupts), p.Run,
 			p.Since.Format(time.RFC3339), node.EncodeJSON(p.Payload))
 	}
 	for _, other := range covered {
 		if coversInterrupt(p.Payload, other.effect) {
-			r.skipStage(other, st.id, state, rec, n)
+			r.facts.skipStage(other, st.id, state, rec, n)
 		}
 	}
 }
@@ -166,7 +160,7 @@ func (r recorder) beginInterrupt(a rollout.Action, st *step, state v1alpha1.Node
 func (r recorder) coverableSteps(n *node.Node, ids []string) []*step {
 	var out []*step
 	for _, id := range ids {
-		if st, err := r.findStep(n.Name, id); err == nil && st.isInterrupt() {
+		if st, err := r.findStep(id); err == nil && st.isInterrupt() {
 			out = append(out, st)
 		}
 	}
@@ -174,8 +168,8 @@ func (r recorder) coverableSteps(n *node.Node, ids []string) []*step {
 }
 
 // skipStage records that another package's interrupt covers this one.
-func (r recorder) skipStage(st *step, by string, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
-	p := r.beginStage(st, state, rec, n)
+func (f *facts) skipStage(st *step, by string, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
+	p := f.beginStage(st, state, rec, n)
 	entry := state[st.key]
 	entry.State = v1alpha1.StateSkipped
 	state[st.key] = entry
@@ -185,12 +179,12 @@ func (r recorder) skipStage(st *step, by string, state v1alpha1.NodeState, rec *
 
 // recordCover records that the interrupt of another task covers this one, if the running interrupt includes it.
 func (r recorder) recordCover(a rollout.Action, n *node.Node) (node.Edit, error) {
-	st, err := r.findStep(n.Name, a.Task)
+	st, err := r.findStep(a.Task)
 	if err != nil {
 		return node.Edit{}, err
 	}
 	by, _, _, _ := splitTaskID(a.By)
-	return r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	return editRecord(r.facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		runs := rec.Packages[by]
 		if runs == nil || runs.Interrupt == "" || !coversInterrupt(runs.Payload, st.effect) {
 			return
@@ -198,15 +192,15 @@ func (r recorder) recordCover(a rollout.Action, n *node.Node) (node.Edit, error)
 		if p := rec.Packages[st.key]; p != nil && p.By == a.By && state[st.key].State == v1alpha1.StateSkipped {
 			return
 		}
-		r.skipStage(st, a.By, state, rec, n)
+		r.facts.skipStage(st, a.By, state, rec, n)
 	}), nil
 }
 
 // parkPackage records that a lower version waits until the higher one is uninstalled.
 func (r recorder) parkPackage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
-	w := r.wantedOn(rec)
+	w := r.facts.wantedOn(rec)
 	want := w.defs[st.name]
-	if want == nil || r.isUninstalled(w, st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
+	if want == nil || r.facts.isUninstalled(w, st.name) || pack.CompareVersions(st.version, string(want.Package.Version)) <= 0 {
 		return
 	}
 	for key, e := range state { // entries below the higher version are outdated
@@ -223,19 +217,19 @@ func (r recorder) parkPackage(st *step, state v1alpha1.NodeState, rec *node.Skyh
 
 // recordOutcome records how a step ended.
 func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, error) {
-	st, err := r.findStep(n.Name, a.Task)
+	st, err := r.findStep(a.Task)
 	if err != nil {
 		return node.Edit{}, err
 	}
 	status, rebootedFrom := v1alpha1.StatusInProgress, ""
-	e := r.editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	e := editRecord(r.facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		r.inheritAdmission(rec)
 		rec.Proving = nil // what is true counts after the last outcome only
 		if entry, ok := state[st.key]; !ok || entry.Stage != st.stage || rec.Packages[st.key] == nil {
-			r.beginStage(st, state, rec, n)
+			r.facts.beginStage(st, state, rec, n)
 		}
 		entry, p := state[st.key], rec.Packages[st.key]
-		if pod := r.taskCompiler().findPod(n.Name, newEntry(st.key, entry, p)); pod != nil && pod.refuses != nil {
+		if pod := findPod(r.target.pods.work, newEntry(st.key, entry, p)); pod != nil && pod.refuses != nil {
 			p.Refuses = *pod.refuses
 		}
 		switch a.State {
@@ -246,9 +240,9 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 			if p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot {
 				rebootedFrom = p.Boot
 			}
-			r.completeStage(st, state, rec, n, p)
+			r.facts.completeStage(st, state, rec, n, p)
 		case rollout.StateFailing:
-			now := node.WholeSeconds(r.in.Now)
+			now := node.WholeSeconds(r.facts.Now)
 			entry.State, entry.Restarts = v1alpha1.StateErroring, int32(min(a.Attempts, 1<<30))
 			if a.Attempts != p.Attempts || p.FailedAt == nil {
 				p.Attempts, p.FailedAt = a.Attempts, &now
@@ -263,7 +257,7 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 		}
 		status = statusDuring(state)
 	})
-	e.SetSkyhookStatus(n, r.in.Skyhook.Name, status)
+	e.SetSkyhookStatus(n, r.facts.Skyhook.Name, status)
 	if rebootedFrom != "" {
 		r.shareReboot(&e, n, rebootedFrom)
 	}
@@ -272,7 +266,7 @@ func (r recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 
 // recordAwaiting records that only a reboot is missing before the interrupts of some tasks are done, whoever reboots the node.
 func (r recorder) recordAwaiting(a rollout.Action, n *node.Node) node.Edit {
-	return r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	return editRecord(r.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		rec.Reboot = &rollout.SharedReboot{Boot: n.BootID, Tasks: a.Covers}
 	})
 }
@@ -282,7 +276,7 @@ func (r recorder) recordAwaiting(a rollout.Action, n *node.Node) node.Edit {
 func (r recorder) shareReboot(e *node.Edit, n *node.Node, from string) {
 	for _, name := range n.Skyhooks() {
 		on := n.Skyhook(name)
-		if name == r.in.Skyhook.Name || on.Problem != "" {
+		if name == r.facts.Skyhook.Name || on.Problem != "" {
 			continue
 		}
 		rec := on.Record.Clone()
@@ -303,24 +297,24 @@ func markRebooted(rec *node.SkyhookRecord, from, to string) (changed bool) {
 }
 
 // completeStage updates the entry and the record after a step succeeded, by successTable.
-func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
+func (f *facts) completeStage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	entry := state[st.key]
 	entry.State = v1alpha1.StateComplete
 	state[st.key], p.At = entry, node.Position(entry)
-	p.EndStage(entry.Stage, r.in.Now)
+	p.EndStage(entry.Stage, f.Now)
 	p.Attempts, p.FailedAt, p.Failure, p.Again = 0, nil, nil, false
 	then := successOf(st.stage, p.Effect)
 	if then.dropsOtherVersions {
 		maps.DeleteFunc(state, func(key string, e v1alpha1.PackageStatus) bool { return e.Name == st.name && key != st.key })
 	}
 	if then.finishesPackage {
-		r.finishPackage(p, n)
+		f.finishPackage(p, n)
 	}
 	if then.completesInterrupt {
-		r.completeInterrupt(st, state, rec, n, p)
+		f.completeInterrupt(st, state, rec, n, p)
 	}
 	if then.removesPackage {
-		r.removePackage(st, state, rec)
+		f.removePackage(st, state, rec)
 	}
 	if then.next != "" {
 		entry.Stage, entry.State = then.next, v1alpha1.StateInProgress
@@ -329,23 +323,23 @@ func (r recorder) completeStage(st *step, state v1alpha1.NodeState, rec *node.Sk
 }
 
 // finishPackage records that nothing is left of the run: the definition is installed.
-func (r recorder) finishPackage(p *node.PackageRecord, n *node.Node) {
+func (f *facts) finishPackage(p *node.PackageRecord, n *node.Node) {
 	generation := p.Generation
 	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID, Done: p.Done, Refuses: p.Refuses}
-	if r.in.Skyhook.Spec.Drift != nil {
+	if f.Skyhook.Spec.Drift != nil {
 		p.Generation = generation // names the package's copy on the host
 	}
 	if p.Config == "" {
-		if d := r.definition(p.Hash); d != nil {
+		if d := f.definition(p.Hash); d != nil {
 			p.Config = d.Config
 		}
 	}
 }
 
 // removePackage drops an uninstalled package; a lower version that waited for it is next.
-func (r recorder) removePackage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+func (f *facts) removePackage(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 	delete(state, st.key)
-	if want := r.wantedOn(rec).defs[st.name]; want != nil {
+	if want := f.wantedOn(rec).defs[st.name]; want != nil {
 		if e, ok := state[want.key()]; ok && e.Stage == v1alpha1.StageUninstall && e.State == v1alpha1.StateSkipped {
 			e.State = v1alpha1.StateComplete
 			state[want.key()] = e
@@ -355,7 +349,7 @@ func (r recorder) removePackage(st *step, state v1alpha1.NodeState, rec *node.Sk
 
 // completeInterrupt completes an interrupt and all it covers. After a reboot, packages that finished in the previous boot
 // count as finished in this one.
-func (r recorder) completeInterrupt(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
+func (f *facts) completeInterrupt(st *step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
 	from := p.Boot
 	reboot := p.Payload != nil && p.Payload.Type == v1alpha1.InterruptReboot
 	rec.Interrupts++
@@ -372,7 +366,7 @@ func (r recorder) completeInterrupt(st *step, state v1alpha1.NodeState, rec *nod
 		state[key], q.At = e, node.Position(e)
 		q.Interrupt, q.Payload, q.By, q.Boot = "", nil, "", ""
 		if e.Stage == v1alpha1.StageUninstallInterrupt {
-			r.removePackage(&step{key: key, name: e.Name}, state, rec)
+			f.removePackage(&step{key: key, name: e.Name}, state, rec)
 		}
 	}
 	if reboot {

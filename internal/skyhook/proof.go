@@ -4,7 +4,6 @@
 package skyhook
 
 import (
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,11 +28,11 @@ func IsProving(s *v1alpha1.Skyhook, n *node.Node) bool {
 }
 
 // commandPods returns the pods of a Skyhook on a node that run commands of proofs.
-func (c *Compiled) commandPods(n *node.Node, rec *node.SkyhookRecord) node.CommandPods {
-	out := node.CommandPods{Now: c.in.Now, Refused: c.in.Refused[n.Name], Name: func(command *v1alpha1.ProofCommand) string {
-		return safeName(maxPodName, c.in.Skyhook.Name, "proof", n.Name, strconv.Itoa(rec.Admission), node.HashCommand(command))
+func (c *nodeCompiler) commandPods(n *node.Node, rec *node.SkyhookRecord) node.CommandPods {
+	out := node.CommandPods{Now: c.facts.Now, Refused: c.refused, Name: func(command *v1alpha1.ProofCommand) string {
+		return c.facts.proofPodName(n, rec.Admission, command)
 	}}
-	for _, pod := range c.pods[n.Name] {
+	for _, pod := range c.pods.work {
 		if pod.command != nil {
 			out.All = append(out.All, pod.command)
 		}
@@ -41,23 +40,26 @@ func (c *Compiled) commandPods(n *node.Node, rec *node.SkyhookRecord) node.Comma
 	return out
 }
 
-// isCheckPod reports whether a pod runs a command of a proof that is waited for.
-func (tc taskCompiler) isCheckPod(t *target, pod *podInfo) bool {
-	if pod.command == nil || !t.selected || !IsProving(tc.in.Skyhook, t.node) {
-		return false
-	}
-	return Proofs(tc.in.Skyhook, tc.in.Policy).NeedsPod(tc.commandPods(t.node, &t.rec), pod.command)
+// proofPodName returns the name of the pod that runs the command of a proof in an admission.
+func (f *facts) proofPodName(n *node.Node, admission int, command *v1alpha1.ProofCommand) string {
+	return safeName(maxPodName, f.Skyhook.Name, "proof", n.Name, strconv.Itoa(admission), node.HashCommand(command))
 }
 
-// CheckPods returns the pods that run the commands of the proofs on a node and do not exist.
-func (c *Compiled) CheckPods(n *node.Node) []*corev1.Pod {
-	rec := n.Skyhook(c.in.Skyhook.Name).Record
-	pods := c.commandPods(n, &rec)
+// isCheckPod reports whether a pod runs a command of a proof that is waited for.
+func (c *nodeCompiler) isCheckPod(t *target, pod *podInfo) bool {
+	if pod.command == nil || !t.selected || !IsProving(c.facts.Skyhook, t.node) {
+		return false
+	}
+	return Proofs(c.facts.Skyhook, c.facts.Policy).NeedsPod(c.commandPods(t.node, &t.rec), pod.command)
+}
+
+// checkPods returns the pods that run the commands of the proofs on a node and are not among those that exist.
+func (r renderer) checkPods(n *node.Node, exists func(name string) bool) []*corev1.Pod {
+	admission := n.Skyhook(r.facts.Skyhook.Name).Record.Admission
 	var out []*corev1.Pod
-	for _, command := range Proofs(c.in.Skyhook, c.in.Policy).Commands() {
-		name := pods.Name(command)
-		if !slices.ContainsFunc(pods.All, func(p *corev1.Pod) bool { return p.Name == name }) {
-			out = append(out, c.renderer().checkPod(command, name, n))
+	for _, command := range Proofs(r.facts.Skyhook, r.facts.Policy).Commands() {
+		if name := r.facts.proofPodName(n, admission, command); !exists(name) {
+			out = append(out, r.checkPod(command, name, n))
 		}
 	}
 	return out
@@ -70,26 +72,26 @@ func (r renderer) checkPod(command *v1alpha1.ProofCommand, name string, n *node.
 
 // newCheckPod returns a pod that checks a node, marked by a label.
 func (r renderer) newCheckPod(name, label string, n *node.Node, spec corev1.PodSpec) *corev1.Pod {
-	s := r.in.Skyhook
+	s := r.facts.Skyhook
 	out := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: r.in.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Name: name, Namespace: r.facts.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.LabelNode: nodeLabel(n.Name), label: "True"},
 		},
 		Spec: spec,
 	}
-	out.Spec.ServiceAccountName, out.Spec.Tolerations = r.in.Config.ServiceAccount, r.tolerations()
-	if r.in.Config.ImagePullSecret != "" {
-		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.in.Config.ImagePullSecret}}
+	out.Spec.ServiceAccountName, out.Spec.Tolerations = r.facts.Config.ServiceAccount, r.tolerations()
+	if r.facts.Config.ImagePullSecret != "" {
+		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.facts.Config.ImagePullSecret}}
 	}
 	return out
 }
 
 // recordProving records that all work is done and the proof is waited for.
 func (r recorder) recordProving(n *node.Node) node.Edit {
-	now := node.WholeSeconds(r.in.Now)
-	return r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	now := node.WholeSeconds(r.facts.Now)
+	return editRecord(r.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if rec.Proving == nil {
 			rec.Proving = &now
 		}

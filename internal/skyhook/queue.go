@@ -17,15 +17,15 @@ import (
 // sees the node as if each stage had been started by a plan of its own.
 
 // recordBegun returns the node as it is once it records what compact pods on it have begun with. The edit is in Adopt.
-func (tc targetCompiler) recordBegun(n *node.Node) *node.Node {
-	for _, pod := range tc.pods[n.Name] {
-		on := n.Skyhook(tc.in.Skyhook.Name)
+func (c *nodeCompiler) recordBegun(n *node.Node) *node.Node {
+	for _, pod := range c.pods.work {
+		on := n.Skyhook(c.facts.Skyhook.Name)
 		if len(pod.parts) < 2 || on.Problem != "" {
 			continue
 		}
-		rec := on.Record.Effective(n.UID, string(tc.in.Skyhook.UID), on.StateHash, on.State)
-		if e := tc.editBegun(n, &rec, pod); !e.Edit.Empty() {
-			tc.Adopt = append(tc.Adopt, e)
+		rec := on.Record.Effective(n.UID, string(c.facts.Skyhook.UID), on.StateHash, on.State)
+		if e := c.editBegun(n, &rec, pod); !e.Edit.Empty() {
+			c.edit(e)
 			n = n.With(e.Edit)
 		}
 	}
@@ -33,7 +33,7 @@ func (tc targetCompiler) recordBegun(n *node.Node) *node.Node {
 }
 
 // editBegun returns the edit that records which parts of a pod have begun, and so that those before have succeeded.
-func (tc targetCompiler) editBegun(n *node.Node, rec *node.SkyhookRecord, pod *podInfo) node.NamedEdit {
+func (c *nodeCompiler) editBegun(n *node.Node, rec *node.SkyhookRecord, pod *podInfo) node.NamedEdit {
 	out := node.NamedEdit{Node: n.Name}
 	first := pod.parts[0].part.id()
 	queue := rec.Queues[first]
@@ -41,33 +41,33 @@ func (tc targetCompiler) editBegun(n *node.Node, rec *node.SkyhookRecord, pod *p
 		return out
 	}
 	begun := queue.Begun
-	for begun < len(pod.parts) && pod.parts[begun].part.begun && tc.frozenStep(pod.parts[begun]) != nil {
+	for begun < len(pod.parts) && pod.parts[begun].part.begun && c.frozenStep(pod.parts[begun]) != nil {
 		begun++
 	}
 	if begun == queue.Begun {
 		return out
 	}
 	status := v1alpha1.StatusInProgress
-	out.Edit = tc.recorder().editRecord(n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	out.Edit = editRecord(c.facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for i := queue.Begun; i < begun; i++ {
 			before, next := pod.parts[i-1], pod.parts[i]
-			if tc.completePart(before, state, rec, n) {
-				ended := tc.partAction(n, rollout.VerbRecord, before)
+			if c.completePart(before, state, rec, n) {
+				ended := c.partAction(n, rollout.VerbRecord, before)
 				ended.Took = max(0, next.created.Sub(before.created))
 				out.Done = append(out.Done, ended)
 			}
-			tc.beginPart(next, state, rec, n)
-			out.Done = append(out.Done, tc.partAction(n, rollout.VerbRun, next))
+			c.beginPart(next, state, rec, n)
+			out.Done = append(out.Done, c.partAction(n, rollout.VerbRun, next))
 		}
 		rec.SetQueue(first, node.Queue{ID: queue.ID, Begun: begun})
 		status = statusDuring(state)
 	})
-	out.Edit.SetSkyhookStatus(n, tc.in.Skyhook.Name, status)
+	out.Edit.SetSkyhookStatus(n, c.facts.Skyhook.Name, status)
 	return out
 }
 
-func (tc targetCompiler) partAction(n *node.Node, verb rollout.Verb, part *podInfo) rollout.Action {
-	a := rollout.Action{Verb: verb, Rollout: tc.Rollout.Ref, Node: n.Name, Task: part.part.id(), Object: part.name, Why: rollout.Why{Reason: rollout.ReasonOwed, Text: part.tag.Name + " " + string(part.tag.Stage)}}
+func (c *nodeCompiler) partAction(n *node.Node, verb rollout.Verb, part *podInfo) rollout.Action {
+	a := rollout.Action{Verb: verb, Rollout: Ref(c.facts.Skyhook.Name), Node: n.Name, Task: part.part.id(), Object: part.name, Why: rollout.Why{Reason: rollout.ReasonOwed, Text: part.tag.Name + " " + string(part.tag.Stage)}}
 	if verb == rollout.VerbRecord {
 		a.State, a.Attempts, a.Why = rollout.StateDone, part.attempts, rollout.Why{
 			Reason: rollout.ReasonEnded, Text: part.tag.Name + " " + string(part.tag.Stage) + " succeeded", Since: part.created,
@@ -77,10 +77,10 @@ func (tc targetCompiler) partAction(n *node.Node, verb rollout.Verb, part *podIn
 }
 
 // completePart records that a part succeeded, unless that is recorded.
-func (tc targetCompiler) completePart(part *podInfo, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) bool {
+func (c *nodeCompiler) completePart(part *podInfo, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) bool {
 	key := part.part.key()
 	entry, isThere := state[key]
-	p, st := rec.Packages[key], tc.frozenStep(part)
+	p, st := rec.Packages[key], c.frozenStep(part)
 	isOpen := isThere && entry.Stage == part.tag.Stage && (entry.State == v1alpha1.StateInProgress || entry.State == v1alpha1.StateErroring)
 	if !isOpen || p == nil || st == nil || p.Run != part.run {
 		return false
@@ -89,21 +89,21 @@ func (tc targetCompiler) completePart(part *podInfo, state v1alpha1.NodeState, r
 		p.Refuses = *part.refuses
 	}
 	rec.Proving = nil
-	tc.recorder().completeStage(st, state, rec, n, p)
+	c.facts.completeStage(st, state, rec, n, p)
 	return true
 }
 
 // beginPart records that a part runs, with what its container was made from.
-func (tc targetCompiler) beginPart(part *podInfo, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
-	st := tc.frozenStep(part)
+func (c *nodeCompiler) beginPart(part *podInfo, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
+	st := c.frozenStep(part)
 	rec.Proving, rec.Reboot = nil, rec.Reboot.AfterRun()
-	p := tc.recorder().beginStage(st, state, rec, n)
+	p := c.facts.beginStage(st, state, rec, n)
 	p.Run, p.Generation = part.run, part.part.Generation
 }
 
 // frozenStep returns the step that a part was made from; nil if its definition is not known any more.
-func (tc targetCompiler) frozenStep(part *podInfo) *step {
-	def := tc.definition(part.part.Hash)
+func (c *nodeCompiler) frozenStep(part *podInfo) *step {
+	def := c.facts.definition(part.part.Hash)
 	if def == nil {
 		return nil
 	}
@@ -113,14 +113,14 @@ func (tc targetCompiler) frozenStep(part *podInfo) *step {
 }
 
 // findQueued returns the part of a pod that will run a step when the parts before it have ended; nil if none will.
-func (tc taskCompiler) findQueued(w *packageDiff, st *step) *podInfo {
-	for _, pod := range tc.pods[w.n.Name] {
+func (c *nodeCompiler) findQueued(w *packageDiff, st *step) *podInfo {
+	for _, pod := range c.pods.work {
 		if !pod.mayGoOn() {
 			continue
 		}
 		queue := w.rec.Queues[pod.parts[0].part.id()]
 		for _, part := range pod.parts[pod.nextPart().part.index:] {
-			isSame := part.part.id() == st.id && part.part.Hash == st.def.Hash && part.content == tc.renderer().contentOf(st, st.payload, true)
+			isSame := part.part.id() == st.id && part.part.Hash == st.def.Hash && part.content == c.render.contentOf(st, st.payload, true)
 			if isSame && st.notYet == nil && queue.ID != "" && queue.ID == part.part.queue {
 				return part
 			}
@@ -131,9 +131,9 @@ func (tc taskCompiler) findQueued(w *packageDiff, st *step) *podInfo {
 
 // settleQueues decides which tasks really run in pods that go on. A pod ends before the first part that no task wants, and before a
 // task that waits for something else. Other tasks wait until it has ended.
-func (tc taskCompiler) settleQueues(w *packageDiff, steps []*step, tasks []rollout.Task, queued map[*podInfo]int) (queues []rollout.Queue) {
+func (c *nodeCompiler) settleQueues(w *packageDiff, steps []*step, tasks []rollout.Task, queued map[*podInfo]int) (queues []rollout.Queue) {
 	ends := ""
-	for _, pod := range tc.pods[w.n.Name] {
+	for _, pod := range c.pods.work {
 		if !pod.mayGoOn() {
 			continue
 		}
@@ -157,7 +157,7 @@ func (tc taskCompiler) settleQueues(w *packageDiff, steps []*step, tasks []rollo
 		if k := &tasks[i]; k.State == rollout.StatePending && k.Object.Name == "" {
 			k.Object.Leaving = true
 			k.Why = &rollout.Why{
-				Reason: rollout.ReasonDefinitionChanged, About: "Pod " + tc.in.Config.Namespace + "/" + ends,
+				Reason: rollout.ReasonDefinitionChanged, About: "Pod " + c.facts.Config.Namespace + "/" + ends,
 				Text: "pod " + ends + " was made from an earlier definition and ends before its next stage",
 			}
 		}
@@ -178,9 +178,9 @@ func mayFollow(steps []*step, st *step, part *podInfo) bool {
 
 // recordUnstarted notes on the node that a compact pod could not start there, so that the next one is made otherwise: with one stage
 // if it had several, since one image that cannot be pulled would keep all waiting, and else without an image volume.
-func (tc targetCompiler) recordUnstarted(n *node.Node) *node.Node {
-	for _, pod := range tc.pods[n.Name] {
-		on := n.Skyhook(tc.in.Skyhook.Name)
+func (c *nodeCompiler) recordUnstarted(n *node.Node) *node.Node {
+	for _, pod := range c.pods.work {
+		on := n.Skyhook(c.facts.Skyhook.Name)
 		if pod.parts == nil || pod.leaving || on.Problem != "" {
 			continue
 		}
@@ -191,7 +191,7 @@ func (tc targetCompiler) recordUnstarted(n *node.Node) *node.Node {
 		if !isStuck || isInterrupt || isLone && !first.part.uncreated {
 			continue
 		}
-		e := tc.recorder().editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		e := editRecord(c.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 			if isLone {
 				rec.Unmounted = mountVersions(n)
 			} else {
@@ -199,7 +199,7 @@ func (tc targetCompiler) recordUnstarted(n *node.Node) *node.Node {
 			}
 		})
 		if !e.Empty() {
-			tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: n.Name, Edit: e})
+			c.edit(node.NamedEdit{Node: n.Name, Edit: e})
 			n = n.With(e)
 		}
 	}
@@ -208,5 +208,5 @@ func (tc targetCompiler) recordUnstarted(n *node.Node) *node.Node {
 
 // newQueueID returns an id that no other pod of the node has.
 func (r recorder) newQueueID(n *node.Node, rec *node.SkyhookRecord, st *step) string {
-	return hashID("queue", string(r.in.Skyhook.UID), n.UID, st.id, strconv.Itoa(rec.Admission), r.in.Now.Format(time.RFC3339Nano))
+	return hashID("queue", string(r.facts.Skyhook.UID), n.UID, st.id, strconv.Itoa(rec.Admission), r.facts.Now.Format(time.RFC3339Nano))
 }

@@ -127,7 +127,7 @@ func (l *randomRun) deleteSkyhook() {
 			}
 		}
 		for key, e := range node.Parse(n.DeepCopy(), nil).Skyhook("demo").State {
-			if def := l.compile(l.s).defs[e.Name]; def != nil && def.key() == key && def.isUninstallEnabled() {
+			if def := l.compile(l.s).facts.Packages[e.Name]; def != nil && def.key() == key && def.isUninstallEnabled() {
 				l.t.Errorf("%s keeps %s, which is uninstalled\n%s", n.Name, key, strings.Join(l.logOf(n.Name), "\n"))
 			}
 		}
@@ -142,7 +142,7 @@ func (l *randomRun) recreateSkyhook() {
 	l.s = l.s.DeepCopy()
 	l.s.UID, l.s.Generation, l.s.DeletionTimestamp, l.s.Status = "uid-again", 1, nil, v1alpha1.SkyhookStatus{}
 	l.skyhooks, l.maps = []*v1alpha1.Skyhook{l.s}, map[string]*corev1.ConfigMap{}
-	begin, defs, finished := len(l.log), l.compile(l.s).defs, map[string]bool{}
+	begin, defs, finished := len(l.log), l.compile(l.s).facts.Packages, map[string]bool{}
 	for _, n := range l.nodes {
 		for key, p := range node.Parse(n.DeepCopy(), nil).Skyhook("demo").Record.Packages {
 			name, _, _ := strings.Cut(key, "|")
@@ -264,8 +264,8 @@ func (l *randomRun) pass() bool {
 
 // decide returns the plan for a compiled Skyhook.
 func (l *randomRun) decide(c *Compiled) rollout.Plan {
-	snap := rollout.Snapshot{Now: c.in.Now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
-	for _, n := range c.in.Nodes {
+	snap := rollout.Snapshot{Now: c.facts.Now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout}}
+	for _, n := range c.clusterNodes {
 		snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable,
 			BootID: n.BootID, Holds: n.Holds(nil), Known: n.IsKnown()})
 	}
@@ -313,7 +313,7 @@ func (l *randomRun) logAndApply(c *Compiled, a rollout.Action) {
 
 // checkRun checks the order of packages, and that an interrupt runs alone.
 func (l *randomRun) checkRun(c *Compiled, a rollout.Action) {
-	st, err := c.recorder().findStep(a.Node, a.Task)
+	st, err := c.target(a.Node).findStep(a.Task)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -19,9 +19,9 @@ func Redact(hooks []*v1alpha1.Skyhook, maps []*corev1.ConfigMap, c Config, hide 
 		if was.Hash != is.Hash {
 			renamed[was.Hash] = is.Hash
 		}
-		by := &Compiled{in: &Input{Skyhook: s, Config: c}}
+		by := renderer{&facts{Skyhook: s, Config: c}}
 		for _, isCompact := range []bool{false, true} {
-			from, to := by.renderer().contentOf(&step{def: was, stage: v1alpha1.StageApply}, nil, isCompact), by.renderer().contentOf(&step{def: is, stage: v1alpha1.StageApply}, nil, isCompact)
+			from, to := by.contentOf(&step{def: was, stage: v1alpha1.StageApply}, nil, isCompact), by.contentOf(&step{def: is, stage: v1alpha1.StageApply}, nil, isCompact)
 			if from != to {
 				renamed[from] = to
 			}

@@ -55,31 +55,16 @@ func PackagesOf(r *appsv1.ControllerRevision) (map[string]v1alpha1.Package, erro
 	return content.Spec.Packages, nil
 }
 
-// revisionKey returns the key of a set of packages, by the hashes of their definitions.
+// revisionKey returns the key of a set of packages, by the hashes of their definitions; empty for none.
 func revisionKey(hashes map[string]string) string {
+	if hashes == nil {
+		return ""
+	}
 	parts := make([]string, 0, 2*len(hashes))
 	for _, name := range sortedNames(hashes) {
 		parts = append(parts, name, hashes[name])
 	}
 	return hashID(parts...)
-}
-
-// RevisionKey returns the key of the packages of the spec.
-func (c *Compiled) RevisionKey() string {
-	hashes := make(map[string]string, len(c.defs))
-	for name, d := range c.defs {
-		hashes[name] = d.Hash
-	}
-	return revisionKey(hashes)
-}
-
-// revisionKey returns the key of the packages that are finished on a node. It is empty while a package is between two definitions.
-func (t *target) revisionKey() string {
-	hashes := finishedHashes(t.on.State, t.rec.Packages)
-	if hashes == nil {
-		return ""
-	}
-	return revisionKey(hashes)
 }
 
 // finishedHashes returns the hashes of the packages that are finished on a node, by name; nil if there are none, or while one is
@@ -100,45 +85,35 @@ func finishedHashes(state v1alpha1.NodeState, packages map[string]*node.PackageR
 	return hashes
 }
 
-// revisionKeyOf returns the same; it is computed once for all nodes with equal records.
-func (c *Compiled) revisionKeyOf(t *target) string {
-	key, isKnown := c.revisionKeys[t.on.Shape]
-	if !isKnown {
-		key = t.revisionKey()
-		c.revisionKeys[t.on.Shape] = key
-	}
-	return key
-}
-
 // HasBegun reports whether the packages of the spec have begun to roll out: a node was admitted for them, or has them.
 func (c *Compiled) HasBegun() bool {
-	if c.Rollout.Broken != nil || c.Rollout.Deleting || len(c.defs) == 0 {
+	if c.Rollout.Broken != nil || c.facts.Deleting || len(c.facts.Packages) == 0 {
 		return false
 	}
-	key := c.RevisionKey()
-	for i := range c.all {
-		t := c.all[i]
-		isAdmitted := t.rec.Admitted && t.rec.Generation == c.in.Skyhook.Generation
-		if t.selected && (isAdmitted || c.revisionKeyOf(t) == key) {
+	key := c.facts.Key
+	for i := range c.targets {
+		t := c.targets[i]
+		isAdmitted := t.rec.Admitted && t.rec.Generation == c.facts.Skyhook.Generation
+		if t.selected && (isAdmitted || t.revision == key) {
 			return true
 		}
 	}
 	return false
 }
 
-// NewRevision returns the ControllerRevision of the packages of the spec.
-func (c *Compiled) NewRevision(number int64) (*appsv1.ControllerRevision, error) {
-	s := c.in.Skyhook
+// newRevision returns the ControllerRevision of the packages of the spec.
+func (r renderer) newRevision(number int64) (*appsv1.ControllerRevision, error) {
+	s := r.facts.Skyhook
 	var content revisionContent
 	content.Spec.Packages = WithoutUninstallRequests(s.Spec.Packages)
 	raw, err := json.Marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the packages of a revision: %w", err)
 	}
-	key := c.RevisionKey()
+	key := r.facts.Key
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: revisionName(s.Name, key), Namespace: c.in.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Name: revisionName(s.Name, key), Namespace: r.facts.Config.Namespace, OwnerReferences: ownerReferences(s),
 			Labels:      map[string]string{v1alpha1.LabelRevisionOf: s.Name},
 			Annotations: revisionAnnotations(s, number, key),
 		},
@@ -177,15 +152,15 @@ func revisionName(skyhook, key string) string {
 // SuperfluousRevisions returns the revisions beyond the limit that no node has, of all that exist, the newest first.
 func (c *Compiled) SuperfluousRevisions(all []Revision) []Revision {
 	limit := DefaultRevisionLimit
-	if wanted := c.in.Skyhook.Spec.RevisionHistoryLimit; wanted != nil {
+	if wanted := c.facts.Skyhook.Spec.RevisionHistoryLimit; wanted != nil {
 		limit = int(*wanted)
 	}
 	if len(all) <= limit {
 		return nil
 	}
-	current, onNodes := c.RevisionKey(), map[string]bool{}
-	for i := range c.all {
-		onNodes[c.revisionKeyOf(c.all[i])] = true
+	current, onNodes := c.facts.Key, map[string]bool{}
+	for i := range c.targets {
+		onNodes[c.targets[i].revision] = true
 	}
 	var out []Revision
 	earlier := 0
@@ -202,19 +177,19 @@ func (c *Compiled) SuperfluousRevisions(all []Revision) []Revision {
 
 // revisions reports how many nodes have each revision. Before they are known, what was reported stays.
 func (rep reporter) revisions(nodes []nodeStatus) []v1alpha1.Revision {
-	if rep.in.Revisions == nil {
-		return rep.in.Skyhook.Status.Revisions
+	if rep.facts.Revisions == nil {
+		return rep.stored.Revisions
 	}
-	current, counts := rep.RevisionKey(), map[string]int{}
+	current, counts := rep.facts.Key, map[string]int{}
 	for _, n := range nodes {
 		key := current // of a complete node, also when its definition was edited in a way that runs nothing
 		if n.status != v1alpha1.StatusComplete {
-			key = rep.revisionKeyOf(n.target)
+			key = n.target.revision
 		}
 		counts[key]++
 	}
 	var out []v1alpha1.Revision
-	for _, r := range rep.in.Revisions[:min(len(rep.in.Revisions), 200)] {
+	for _, r := range rep.facts.Revisions[:min(len(rep.facts.Revisions), 200)] {
 		out = append(out, v1alpha1.Revision{Revision: r.Number, Name: r.Name, ChangeCause: node.Truncate(r.Cause, 1024), Nodes: counts[r.Key]})
 	}
 	return out
@@ -226,9 +201,18 @@ func HasSamePackages(a, b map[string]v1alpha1.Package) bool {
 }
 
 func keyOfPackages(packages map[string]v1alpha1.Package) string {
-	hashes := make(map[string]string, len(packages))
+	defs := make(map[string]*Definition, len(packages))
 	for name, p := range packages {
-		hashes[name] = newDefinition(name, p).Hash
+		defs[name] = newDefinition(name, p)
+	}
+	return keyOfDefinitions(defs)
+}
+
+// keyOfDefinitions returns the key of a set of packages.
+func keyOfDefinitions(defs map[string]*Definition) string {
+	hashes := make(map[string]string, len(defs))
+	for name, d := range defs {
+		hashes[name] = d.Hash
 	}
 	return revisionKey(hashes)
 }

@@ -23,20 +23,20 @@ type wanted struct {
 }
 
 // wantedOn returns what a node is to have.
-func (c *Compiled) wantedOn(rec *node.SkyhookRecord) wanted {
-	if !c.hasRolledBack(rec) {
-		return wanted{defs: c.defs}
+func (f *facts) wantedOn(rec *node.SkyhookRecord) wanted {
+	if !f.hasRolledBack(rec) {
+		return wanted{defs: f.Packages}
 	}
-	back := wanted{defs: c.definitionsOf(rec.Complete), isBack: true}
+	back := wanted{defs: f.definitionsOf(rec.Complete), isBack: true}
 	if back.defs == nil {
-		back.stays = c.packagesThatStay(rec.Packages)
+		back.stays = f.packagesThatStay(rec.Packages)
 	}
 	return back
 }
 
 // packagesThatStay returns the packages on a node that are not uninstalled after a first install: those that do not say
 // uninstall.enabled, and what they depend on.
-func (c *Compiled) packagesThatStay(packages map[string]*node.PackageRecord) map[string]bool {
+func (f *facts) packagesThatStay(packages map[string]*node.PackageRecord) map[string]bool {
 	stays := map[string]bool{}
 	var add func(d *Definition)
 	add = func(d *Definition) {
@@ -45,14 +45,14 @@ func (c *Compiled) packagesThatStay(packages map[string]*node.PackageRecord) map
 		}
 		stays[d.Package.Name] = true
 		for name := range d.Package.DependsOn {
-			if dependency := c.defs[name]; dependency != nil {
+			if dependency := f.Packages[name]; dependency != nil {
 				add(dependency)
 			}
 		}
 	}
 	for key, p := range packages {
 		name, _, _ := cutKey(key)
-		d := c.definition(p.Hash)
+		d := f.definition(p.Hash)
 		switch {
 		case d == nil:
 			stays[name] = true
@@ -64,8 +64,8 @@ func (c *Compiled) packagesThatStay(packages map[string]*node.PackageRecord) map
 }
 
 // uninstallsFirst reports whether a node on which nothing was complete before has a package that is uninstalled again.
-func (c *Compiled) uninstallsFirst(rec *node.SkyhookRecord) bool {
-	stays := c.packagesThatStay(rec.Packages)
+func (f *facts) uninstallsFirst(rec *node.SkyhookRecord) bool {
+	stays := f.packagesThatStay(rec.Packages)
 	for key := range rec.Packages {
 		if name, _, _ := cutKey(key); !stays[name] {
 			return true
@@ -75,19 +75,19 @@ func (c *Compiled) uninstallsFirst(rec *node.SkyhookRecord) bool {
 }
 
 // hasRolledBack reports whether the packages of the spec failed on a node, and it goes or went back. Other packages begin anew.
-func (c *Compiled) hasRolledBack(rec *node.SkyhookRecord) bool {
-	isOfSpec := rec.Rollback != nil && rec.Rollback.Of == c.specKey()
-	return isOfSpec && !c.Rollout.Deleting && (rec.First || c.definitionsOf(rec.Complete) != nil)
+func (f *facts) hasRolledBack(rec *node.SkyhookRecord) bool {
+	isOfSpec := rec.Rollback != nil && rec.Rollback.Of == f.Key
+	return isOfSpec && !f.Deleting && (rec.First || f.definitionsOf(rec.Complete) != nil)
 }
 
 // definitionsOf returns the definitions of a set of packages; nil if there are none, or if one is not known any more.
-func (c *Compiled) definitionsOf(hashes map[string]string) map[string]*Definition {
+func (f *facts) definitionsOf(hashes map[string]string) map[string]*Definition {
 	if len(hashes) == 0 {
 		return nil
 	}
 	out := make(map[string]*Definition, len(hashes))
 	for name, hash := range hashes {
-		d := c.definition(hash)
+		d := f.definition(hash)
 		if d == nil {
 			return nil
 		}
@@ -96,58 +96,50 @@ func (c *Compiled) definitionsOf(hashes map[string]string) map[string]*Definitio
 	return out
 }
 
-// specKey is RevisionKey, computed once.
-func (c *Compiled) specKey() string {
-	if c.key == "" {
-		c.key = c.RevisionKey()
-	}
-	return c.key
-}
-
 // rollsBackFor reports whether nodes go back for a cause.
-func (c *Compiled) rollsBackFor(cause v1alpha1.RollbackCause) bool {
-	if r := c.in.Skyhook.Spec.Rollback; r != nil && (len(r.When) == 0 || slices.Contains(r.When, cause)) {
+func (f *facts) rollsBackFor(cause v1alpha1.RollbackCause) bool {
+	if r := f.Skyhook.Spec.Rollback; r != nil && (len(r.When) == 0 || slices.Contains(r.When, cause)) {
 		return true
 	}
 	asks := func(p *v1alpha1.Proof) bool { return p.OnTimeout == v1alpha1.ProofRollback }
-	return cause == v1alpha1.RollbackProofFailed && slices.ContainsFunc(Proofs(c.in.Skyhook, c.in.Policy), asks)
+	return cause == v1alpha1.RollbackProofFailed && slices.ContainsFunc(Proofs(f.Skyhook, f.Policy), asks)
 }
 
 // compileRollback says whether a node may go back, and whether it did.
-func (c *Compiled) compileRollback(rec *node.SkyhookRecord, state v1alpha1.NodeState, out *rollout.Target) {
-	if c.hasRolledBack(rec) {
+func (c *nodeCompiler) compileRollback(rec *node.SkyhookRecord, state v1alpha1.NodeState, out *rollout.Target) {
+	if c.facts.hasRolledBack(rec) {
 		out.Rollback.Cause, out.Rollback.WithOthers = c.rolledBackReason(rec, state), rec.Rollback.Others
 		return
 	}
-	if out.Visit.Admitted && !out.Leaving && !c.Rollout.Deleting && c.hasWayBack(rec) {
-		out.Rollback.IfFailed = c.rollsBackFor(v1alpha1.RollbackStageFailed)
+	if out.Visit.Admitted && !out.Leaving && !c.facts.Deleting && c.facts.hasWayBack(rec) {
+		out.Rollback.IfFailed = c.facts.rollsBackFor(v1alpha1.RollbackStageFailed)
 		isReleased := out.Proof != nil && out.Proof.Release
-		out.Rollback.IfUnproven = !isReleased && c.rollsBackFor(v1alpha1.RollbackProofFailed)
-		out.Rollback.IfOthers = c.Rollout.Rollback.Together
-		out.Rollback.Refused = c.rollbackRefusal(rec, state, out.Node)
+		out.Rollback.IfUnproven = !isReleased && c.facts.rollsBackFor(v1alpha1.RollbackProofFailed)
+		out.Rollback.IfOthers = c.facts.goesBackTogether()
+		out.Rollback.Refused = c.rollbackRefusal(rec, state, c.pods.work)
 	}
 }
 
 // hasWayBack reports whether something else was complete on a node before, or nothing was and something is uninstalled.
-func (c *Compiled) hasWayBack(rec *node.SkyhookRecord) bool {
+func (f *facts) hasWayBack(rec *node.SkyhookRecord) bool {
 	if rec.First {
-		return c.uninstallsFirst(rec)
+		return f.uninstallsFirst(rec)
 	}
-	return len(rec.Complete) > 0 && revisionKey(rec.Complete) != c.specKey() && c.definitionsOf(rec.Complete) != nil
+	return len(rec.Complete) > 0 && revisionKey(rec.Complete) != f.Key && f.definitionsOf(rec.Complete) != nil
 }
 
 // rolledBackReason says what failed, and what the node goes or went back to.
-func (c *Compiled) rolledBackReason(rec *node.SkyhookRecord, state v1alpha1.NodeState) *rollout.Why {
+func (c *nodeCompiler) rolledBackReason(rec *node.SkyhookRecord, state v1alpha1.NodeState) *rollout.Why {
 	return &rollout.Why{
 		Reason: rollout.ReasonRolledBack, Since: rec.Rollback.At,
-		Text: fmt.Sprintf("%s failed, and %s: %s", c.describeRevision(rec.Rollback.Of), c.describeWay(rec, state), rec.Rollback.Text),
+		Text: fmt.Sprintf("%s failed, and %s: %s", c.facts.describeRevision(rec.Rollback.Of), c.describeWay(rec, state), rec.Rollback.Text),
 	}
 }
 
 // describeWay says what a node goes or went back to.
-func (c *Compiled) describeWay(rec *node.SkyhookRecord, state v1alpha1.NodeState) string {
-	isOnItsWay := rec.Admitted || rec.Rollback.Others && revisionKey(finishedHashes(state, rec.Packages)) == c.specKey()
-	switch to := c.describeRevision(revisionKey(rec.Complete)); {
+func (c *nodeCompiler) describeWay(rec *node.SkyhookRecord, state v1alpha1.NodeState) string {
+	isOnItsWay := rec.Admitted || rec.Rollback.Others && revisionKey(finishedHashes(state, rec.Packages)) == c.facts.Key
+	switch to := c.facts.describeRevision(revisionKey(rec.Complete)); {
 	case rec.First && isOnItsWay:
 		return "its packages are uninstalled"
 	case rec.First:
@@ -160,11 +152,11 @@ func (c *Compiled) describeWay(rec *node.SkyhookRecord, state v1alpha1.NodeState
 }
 
 // describeRevision names a set of packages by the number of its revision.
-func (c *Compiled) describeRevision(key string) string {
-	switch number := c.revisionNumber(key); {
+func (f *facts) describeRevision(key string) string {
+	switch number := f.revisionNumber(key); {
 	case number > 0:
 		return fmt.Sprintf("revision %d", number)
-	case key == c.specKey():
+	case key == f.Key:
 		return "the present revision"
 	}
 	return "an earlier revision"
@@ -173,10 +165,10 @@ func (c *Compiled) describeRevision(key string) string {
 // noteComplete notes at an admission what is complete on the node, so that it can go back to that. What was given back unproven does
 // not count, nor what it went back from.
 func (r recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
-	if rec.Rollback != nil && rec.Rollback.Of != r.specKey() {
+	if rec.Rollback != nil && rec.Rollback.Of != r.facts.Key {
 		rec.Rollback = nil
 	}
-	isEnabled := r.rollsBackFor(v1alpha1.RollbackStageFailed) || r.rollsBackFor(v1alpha1.RollbackProofFailed)
+	isEnabled := r.facts.rollsBackFor(v1alpha1.RollbackStageFailed) || r.facts.rollsBackFor(v1alpha1.RollbackProofFailed)
 	switch {
 	case !isEnabled:
 		rec.First, rec.Complete, rec.Rollback = false, nil, nil
@@ -192,19 +184,19 @@ func (r recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord
 
 // recordRollback records that the node goes back.
 func (r recorder) recordRollback(a rollout.Action, n *node.Node) node.Edit {
-	back := node.Rollback{Of: r.specKey(), At: node.WholeSeconds(r.in.Now), Text: node.Truncate(a.Why.Text, 300)}
+	back := node.Rollback{Of: r.facts.Key, At: node.WholeSeconds(r.facts.Now), Text: node.Truncate(a.Why.Text, 300)}
 	if a.Why.Reason == rollout.ReasonRolledBack {
-		if back.Others = true; r.wentBack != nil {
-			back.Text = r.wentBack.text()
+		if back.Others = true; r.facts.WentBack != nil {
+			back.Text = r.facts.WentBack.text()
 		}
 	}
-	e := r.editRecord(n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
-		if !r.hasRolledBack(rec) {
+	e := editRecord(r.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		if !r.facts.hasRolledBack(rec) {
 			rec.Rollback = &back
 			rec.Proving, rec.Reboot, rec.Queues = nil, nil, nil
 		}
 	})
-	e.SetSkyhookStatus(n, r.in.Skyhook.Name, v1alpha1.StatusErroring)
+	e.SetSkyhookStatus(n, r.facts.Skyhook.Name, v1alpha1.StatusErroring)
 	return e
 }
 
@@ -226,10 +218,10 @@ func readRefusal(statuses []corev1.ContainerStatus) (refuses *bool) {
 }
 
 // rollbackRefusal returns why a node does not go back: a package that would be changed refuses. It is empty if none does.
-func (c *Compiled) rollbackRefusal(rec *node.SkyhookRecord, state v1alpha1.NodeState, nodeName string) string {
+func (c *nodeCompiler) rollbackRefusal(rec *node.SkyhookRecord, state v1alpha1.NodeState, pods []*podInfo) string {
 	var stays map[string]bool
 	if rec.First {
-		stays = c.packagesThatStay(rec.Packages)
+		stays = c.facts.packagesThatStay(rec.Packages)
 	}
 	for _, key := range sortedNames(state) {
 		p := rec.Packages[key]
@@ -239,7 +231,7 @@ func (c *Compiled) rollbackRefusal(rec *node.SkyhookRecord, state v1alpha1.NodeS
 			continue
 		}
 		refuses := p != nil && p.Refuses
-		if pod := c.taskCompiler().findPod(nodeName, e); pod != nil && pod.refuses != nil {
+		if pod := findPod(pods, e); pod != nil && pod.refuses != nil {
 			refuses = *pod.refuses
 		}
 		if refuses {

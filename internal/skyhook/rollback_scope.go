@@ -21,6 +21,7 @@ type wentBack struct {
 	node    string // empty if only the status knows
 	at      time.Time
 	failure string
+	since   time.Time // since when the Skyhook is not complete
 }
 
 // text says why another node goes back too.
@@ -33,55 +34,63 @@ func (w *wentBack) text() string {
 
 // findRollback finds the first node that went back from the packages of the spec, by the records of all nodes. When that node is gone, the
 // status still knows. With scope Rollout nothing new begins then.
-func (k *keeper) findRollback() {
-	c, s := k.Compiled, k.in.Skyhook
-	for i, n := range c.in.Nodes {
-		if known := k.known[i]; known != nil && !known.wentBack {
-			continue
-		}
+func (f *facts) findRollback(nodes []*node.Node, known *v1alpha1.RollbackStatus, since time.Time) *wentBack {
+	var first *wentBack
+	s := f.Skyhook
+	for _, n := range nodes {
 		on := n.Skyhook(s.Name)
-		if on.Record.Rollback == nil || on.Record.Rollback.Of != c.specKey() {
+		if on.Record.Rollback == nil || on.Record.Rollback.Of != f.Key {
 			continue
 		}
 		back := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State).Rollback
 		if back == nil || back.Others {
 			continue
 		}
-		found := &wentBack{node: n.Name, at: back.At, failure: back.Text}
-		if c.wentBack == nil || cmp.Or(found.at.Compare(c.wentBack.at), cmp.Compare(found.node, c.wentBack.node)) < 0 {
-			c.wentBack = found
+		found := &wentBack{node: n.Name, at: back.At, failure: back.Text, since: since}
+		if first == nil || cmp.Or(found.at.Compare(first.at), cmp.Compare(found.node, first.node)) < 0 {
+			first = found
 		}
 	}
-	c.Rollout.Rollback.Together = s.Spec.Rollback != nil && s.Spec.Rollback.Scope == v1alpha1.RollbackScopeRollout
-	known := s.Status.Rollback
-	if c.wentBack == nil && c.Rollout.Rollback.Together && known != nil && known.Key == c.specKey() {
-		c.wentBack = &wentBack{failure: known.Message, at: known.Since.UTC()}
+	if first == nil && f.goesBackTogether() && known != nil && known.Key == f.Key {
+		first = &wentBack{failure: known.Message, at: known.Since.UTC(), since: since}
 	}
-	if c.Rollout.Rollback.Together && c.wentBack != nil {
-		c.Rollout.Rollback.Cause = &rollout.Why{
-			Reason: rollout.ReasonRolledBack, Since: c.wentBack.at,
-			Text: node.Truncate("no further node gets "+c.describeRevision(c.specKey())+": "+c.wentBack.text(), 400),
-		}
+	return first
+}
+
+// goesBackTogether reports whether all nodes of the rollout go back when the packages of the spec failed on one of them.
+func (f *facts) goesBackTogether() bool {
+	r := f.Skyhook.Spec.Rollback
+	return r != nil && r.Scope == v1alpha1.RollbackScopeRollout
+}
+
+// rollbackCause says why no further node gets the packages of the spec; nil if nodes get them.
+func (f *facts) rollbackCause() *rollout.Why {
+	if !f.goesBackTogether() || f.WentBack == nil {
+		return nil
+	}
+	return &rollout.Why{
+		Reason: rollout.ReasonRolledBack, Since: f.WentBack.at,
+		Text: node.Truncate("no further node gets "+f.describeRevision(f.Key)+": "+f.WentBack.text(), 400),
 	}
 }
 
 // takeBack marks a node that is complete with the packages of the spec, and is to go back because they failed on another one. The mark is
 // recorded when the node is admitted. Nodes that were complete before the rollout began keep what they have.
-func (c *Compiled) takeBack(rec *node.SkyhookRecord, state v1alpha1.NodeState) {
-	if c.Rollout.Rollback.Cause == nil || c.Rollout.Deleting || rec.Admitted || c.hasRolledBack(rec) {
+func (c *nodeCompiler) takeBack(rec *node.SkyhookRecord, state v1alpha1.NodeState) {
+	if !c.facts.goesBackTogether() || c.facts.WentBack == nil || c.facts.Deleting || rec.Admitted || c.facts.hasRolledBack(rec) {
 		return
 	}
-	isOfRollout := rec.FinishedAt != nil && !c.Rollout.Since.IsZero() && !rec.FinishedAt.Before(c.Rollout.Since)
-	isComplete := isOfRollout && revisionKey(finishedHashes(state, rec.Packages)) == c.specKey()
-	if isComplete && c.hasWayBack(rec) && c.rollbackRefusal(rec, state, "") == "" {
-		rec.Rollback = &node.Rollback{Of: c.specKey(), At: c.wentBack.at, Text: c.wentBack.text(), Others: true}
+	isOfRollout := rec.FinishedAt != nil && !c.facts.WentBack.since.IsZero() && !rec.FinishedAt.Before(c.facts.WentBack.since)
+	isComplete := isOfRollout && revisionKey(finishedHashes(state, rec.Packages)) == c.facts.Key
+	if isComplete && c.facts.hasWayBack(rec) && c.rollbackRefusal(rec, state, nil) == "" {
+		rec.Rollback = &node.Rollback{Of: c.facts.Key, At: c.facts.WentBack.at, Text: c.facts.WentBack.text(), Others: true}
 	}
 }
 
-// takenBackOn returns what is recorded at the admission of a node that goes back because of another one; nil for other nodes.
-func (c *Compiled) takenBackOn(nodeName string) *node.Rollback {
-	t := c.target(nodeName)
-	if t == nil || !c.hasRolledBack(&t.rec) || !t.rec.Rollback.Others {
+// takenBack returns what is recorded at the admission of a node that goes back because of another one; nil for other nodes.
+func (r recorder) takenBack() *node.Rollback {
+	t := r.target
+	if t == nil || !r.facts.hasRolledBack(&t.rec) || !t.rec.Rollback.Others {
 		return nil
 	}
 	return t.rec.Rollback
@@ -89,20 +98,20 @@ func (c *Compiled) takenBackOn(nodeName string) *node.Rollback {
 
 // rollbackStatus says from which packages nodes went back, and how many. What the status knows stays while it counts.
 func (rep reporter) rollbackStatus() *v1alpha1.RollbackStatus {
-	if rep.wentBack == nil || rep.Rollout.Deleting {
+	if rep.facts.WentBack == nil || rep.rollout.Deleting {
 		return nil
 	}
-	out := &v1alpha1.RollbackStatus{Key: rep.specKey(), Message: node.Truncate(rep.wentBack.text(), 1024)}
-	if at := metav1.NewTime(rep.wentBack.at); !at.IsZero() {
+	out := &v1alpha1.RollbackStatus{Key: rep.facts.Key, Message: node.Truncate(rep.facts.WentBack.text(), 1024)}
+	if at := metav1.NewTime(rep.facts.WentBack.at); !at.IsZero() {
 		out.Since = &at
 	}
-	out.Revision = rep.revisionNumber(out.Key)
-	for i := range rep.all {
-		t := rep.all[i]
-		if !t.selected || !rep.hasRolledBack(&t.rec) {
+	out.Revision = rep.facts.revisionNumber(out.Key)
+	for i := range rep.targets {
+		t := rep.targets[i]
+		if !t.selected || !rep.facts.hasRolledBack(&t.rec) {
 			continue
 		}
-		if number := rep.revisionNumber(revisionKey(t.rec.Complete)); number > 0 && !slices.Contains(out.To, number) {
+		if number := rep.facts.revisionNumber(revisionKey(t.rec.Complete)); number > 0 && !slices.Contains(out.To, number) {
 			out.To = append(out.To, number)
 		}
 		recorded := t.on.Record.Rollback
@@ -118,17 +127,17 @@ func (rep reporter) rollbackStatus() *v1alpha1.RollbackStatus {
 }
 
 // revisionNumber returns the number of the revision with a key; 0 if it is not known.
-func (c *Compiled) revisionNumber(key string) int64 {
-	at := slices.IndexFunc(c.in.Revisions, func(r Revision) bool { return r.Key == key })
+func (f *facts) revisionNumber(key string) int64 {
+	at := slices.IndexFunc(f.Revisions, func(r Revision) bool { return r.Key == key })
 	if at < 0 {
 		return 0
 	}
-	return c.in.Revisions[at].Number
+	return f.Revisions[at].Number
 }
 
 // describeRollback says how many nodes went back, and from what.
 func (rep reporter) describeRollback(is *v1alpha1.RollbackStatus) string {
-	text := rep.describeRevision(is.Key) + " failed: "
+	text := rep.facts.describeRevision(is.Key) + " failed: "
 	switch len(is.To) {
 	case 0:
 		text += countOf(is.Nodes, "node") + " went back"

@@ -219,7 +219,7 @@ func TestFrozenDefinitions(t *testing.T) {
 		}
 		return out
 	}
-	old := w.compile(s).defs["tuning"]
+	old := w.compile(s).facts.Packages["tuning"]
 	s = w.apply(strings.Replace(simple, `a: "1"`, `a: "2"`, 1))
 	c := w.compile(s)
 	if gone := c.Superfluous(all()); len(gone) > 0 {
@@ -327,20 +327,20 @@ func TestEqualQuantities(t *testing.T) {
 	w.addNode("n1")
 	w.hangs["tuning|1.0.0/apply"] = true
 	w.drive(s)
-	before := w.compile(s).defs["tuning"].Hash
+	before := w.compile(s).facts.Packages["tuning"].Hash
 	s = w.apply(fmt.Sprintf(spec, `cpuRequest: "0.5", cpuLimit: 4000m, memoryRequest: "536870912", memoryLimit: 1024Mi`, `"1048576"`))
 	c := w.compile(s)
-	if after := c.defs["tuning"].Hash; after != before {
+	if after := c.facts.Packages["tuning"].Hash; after != before {
 		t.Errorf("the definition %s became %s", before, after)
 	}
 	if task := c.Rollout.Targets[0].Tasks[0]; task.Object.Stale || len(c.Rollout.Targets[0].Objects.Orphans) > 0 {
 		t.Errorf("the pod is replaced: %s", formatRollout(c))
 	}
-	if got := fmt.Sprint(c.defs["tuning"].Package.Resources.CPULimit.String(), " ", c.defs["tuning"].Package.Resources.MemoryRequest.String()); got != "4 512Mi" {
+	if got := fmt.Sprint(c.facts.Packages["tuning"].Package.Resources.CPULimit.String(), " ", c.facts.Packages["tuning"].Package.Resources.MemoryRequest.String()); got != "4 512Mi" {
 		t.Errorf("resources are %s, want 4 512Mi", got)
 	}
 	s = w.apply(fmt.Sprintf(spec, "cpuRequest: 500m, cpuLimit: 5, memoryRequest: 512Mi, memoryLimit: 1Gi", "1Mi"))
-	if w.compile(s).defs["tuning"].Hash == before {
+	if w.compile(s).facts.Packages["tuning"].Hash == before {
 		t.Error("another limit is the same definition")
 	}
 }

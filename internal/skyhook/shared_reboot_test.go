@@ -41,7 +41,7 @@ func (w *testCluster) pass(loses func(rollout.Action) bool) bool {
 			snap.Rollouts[i].CopyTarget(j).Drain.PodsSeen = true
 		}
 	}
-	for _, n := range all[0].in.Nodes {
+	for _, n := range all[0].clusterNodes {
 		snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable,
 			BootID: n.BootID, Holds: n.Holds(nil), Known: n.IsKnown()})
 	}

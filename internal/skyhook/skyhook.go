@@ -99,31 +99,15 @@ type Compiled struct {
 	Adopt    []node.NamedEdit // edits to apply before the plan: records for nodes that a predecessor finished, removed status marks
 	Removed  bool             // deleted, and no node has anything of it: the finalizer may be removed
 
-	in           *Input
-	defs         map[string]*Definition   // of the spec, by package name
-	byHash       map[string]*Definition   // the same, by hash
-	extra        map[string]*Definition   // used by a step, no longer in the spec and frozen nowhere
-	pods         map[string][]*podInfo    // by node name
-	driftPods    map[string][]*podInfo    // that check nodes for drift, by the same
-	pullPods     map[string][]*podInfo    // that pull images before their turn, by the same
-	podsOn       map[string][]*corev1.Pod // all, by the same, in the order of Input.Pods
-	read         []keptPod                // the pods, in the order of Input.Pods
-	all          []*target
-	index        map[string]int         // of all, by node name
-	alike        map[shape]*targetTasks // tasks of nodes with equal records
-	marks        nodeMarks
-	mounts       *mountProblems
-	shared       *sharedInput
-	kept         []*keptNode         // of all nodes, in the order of Input.Nodes
-	hasReadClock bool                // while a node is compiled: what it is compiled to depends on the clock
-	needed       []*Definition       // while a node is compiled: those of extra that it needs
-	wentBack     *wentBack           // the first node on which the packages of the spec failed, and that goes or went back; nil for none
-	key          string              // of the packages of the spec: see specKey
-	revisionKeys map[string]string   // by the same
-	pins         []v1alpha1.ImagePin // by which nodes pull: see knownPins
-	pulls        []imagePull         // of images without an explicit digest
-	unnamed      []imagePull         // without a digest that could be recorded
-	unlimited    string              // warning that packages interrupt many nodes without a budget
+	facts        *facts
+	stored       *v1alpha1.SkyhookStatus // the status as it was read
+	clusterNodes []*node.Node            // all of the cluster
+	memo         memo
+	targets      []*target              // in the order of Rollout.Targets
+	extra        map[string]*Definition // used by a step, no longer in the spec and frozen nowhere
+	pulls        []imagePull            // of images without an explicit digest
+	unnamed      []imagePull            // without a digest that could be recorded
+	unlimited    string                 // warning that packages interrupt many nodes without a budget
 }
 
 // Problem is something about a Skyhook that its author should change.

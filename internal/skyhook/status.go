@@ -51,28 +51,28 @@ type nodeStatus struct {
 // withoutReason is why of a node without a verdict.
 var withoutReason rollout.Why
 
-// Status returns the status of the compiled generation. Transition
+// status returns the status of the compiled generation. Transition
 // times of unchanged conditions are kept, and so is the ledger, which is written separately.
-func (c *Compiled) Status(r rollout.Report, groups []rollout.GroupReport) v1alpha1.SkyhookStatus {
-	s := c.in.Skyhook
-	nodes := c.reporter().nodeStatuses(r)
+func (rep reporter) status(r rollout.Report, groups []rollout.GroupReport) v1alpha1.SkyhookStatus {
+	s := rep.stored
+	nodes := rep.nodeStatuses(r)
 	out := v1alpha1.SkyhookStatus{
-		ObservedGeneration: s.Generation, Admission: s.Status.Admission, NodeOrderOffset: r.NextOrder,
+		ObservedGeneration: rep.facts.Skyhook.Generation, Admission: s.Admission, NodeOrderOffset: r.NextOrder,
 		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
-		NodePriority: c.reporter().admissionTimes(), ConfigUpdates: c.reporter().configUpdates(), PackageList: c.reporter().packageList(),
-		PodLayout: c.reporter().podLayoutStatus(), ImagePins: c.reporter().imagePins(), Revisions: c.reporter().revisions(nodes), CompartmentStatuses: policy.ToCompartmentStatuses(c.Rollout.Ref, groups),
+		NodePriority: rep.admissionTimes(), ConfigUpdates: rep.configUpdates(), PackageList: rep.facts.packageList(),
+		PodLayout: rep.podLayoutStatus(), ImagePins: rep.imagePins(), Revisions: rep.revisions(nodes), CompartmentStatuses: policy.ToCompartmentStatuses(rep.rollout.Ref, groups),
 	}
-	out.EstimatedCompletion = policy.EstimateCompletion(c.windows(), r.Completion, s.Status.EstimatedCompletion, c.in.Now)
+	out.EstimatedCompletion = policy.EstimateCompletion(rep.facts.windows(), r.Completion, s.EstimatedCompletion, rep.facts.Now)
 	for _, n := range nodes {
 		out.NodeCounts[n.status]++
 	}
 	out.NodesInProgress = out.NodeCounts[v1alpha1.StatusInProgress] + out.NodeCounts[v1alpha1.StatusErroring]
 	out.CompleteNodes = fmt.Sprintf("%d/%d", out.NodeCounts[v1alpha1.StatusComplete], len(nodes))
-	out.Status = c.reporter().rollUp(out.NodeCounts, len(nodes))
-	c.reporter().fillNodeMaps(&out, nodes)
-	out.Rollback = c.reporter().rollbackStatus()
+	out.Status = rep.rollUp(out.NodeCounts, len(nodes))
+	rep.fillNodeMaps(&out, nodes)
+	out.Rollback = rep.rollbackStatus()
 	out.Drains = describeDrains(r.Draining)
-	out.Conditions = c.reporter().buildConditions(nodes, &out, groups)
+	out.Conditions = rep.buildConditions(nodes, &out, groups)
 	return out
 }
 
@@ -117,12 +117,12 @@ func (rep reporter) nodeStatuses(r rollout.Report) []nodeStatus {
 		}
 		return verdicts[nodeName]
 	}
-	out := make([]nodeStatus, 0, len(rep.Rollout.Targets))
-	for i, t := range rep.Rollout.Targets {
+	out := make([]nodeStatus, 0, len(rep.rollout.Targets))
+	for i, t := range rep.rollout.Targets {
 		if t.Leaving || t.Gone {
 			continue
 		}
-		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, why: &withoutReason, target: rep.all[i], index: i}
+		n := nodeStatus{name: t.Node, status: v1alpha1.StatusUnknown, why: &withoutReason, target: rep.targets[i], index: i}
 		if v := verdictOf(t.Node); v != nil {
 			n.status, n.phase, n.why = rep.statusOf(n.target, v.Phase), v.Phase, &v.Why
 		}
@@ -149,13 +149,13 @@ func (rep reporter) statusOf(t *target, phase rollout.Phase) v1alpha1.Status {
 // rollUp returns the status of the Skyhook: in_progress while any node is, otherwise the most urgent one of its nodes.
 func (rep reporter) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.Status {
 	switch {
-	case rep.Rollout.Broken != nil:
+	case rep.rollout.Broken != nil:
 		return v1alpha1.StatusBlocked
 	case counts[v1alpha1.StatusComplete] == total:
 		return v1alpha1.StatusComplete
-	case rep.Rollout.Yields:
+	case rep.rollout.Yields:
 		return v1alpha1.StatusDisabled
-	case rep.Rollout.Paused:
+	case rep.rollout.Paused:
 		return v1alpha1.StatusPaused
 	case counts[v1alpha1.StatusInProgress] > 0:
 		return v1alpha1.StatusInProgress
@@ -213,7 +213,7 @@ func boundState(state v1alpha1.NodeState) v1alpha1.NodeState {
 // admissionTimes returns the admission time of each node in flight, limited like the other maps.
 func (rep reporter) admissionTimes() map[string]metav1.Time {
 	var out map[string]metav1.Time
-	for _, t := range rep.Rollout.Targets {
+	for _, t := range rep.rollout.Targets {
 		if !t.Visit.Admitted || t.Visit.AdmittedAt.IsZero() || len(out) == mostNodes {
 			continue
 		}
@@ -230,13 +230,13 @@ func (rep reporter) configUpdates() map[string]v1alpha1.ConfigKeys {
 	type change struct{ from, to string }
 	seen := map[change]bool{}
 	keys := map[string]map[string]bool{}
-	for _, t := range rep.all {
+	for _, t := range rep.targets {
 		for _, st := range t.steps {
 			if st.goal != node.GoalConfig || seen[change{st.from, st.def.Hash}] {
 				continue
 			}
 			seen[change{st.from, st.def.Hash}] = true
-			for _, key := range rep.changedKeys(st.from, st.keys, st.def) {
+			for _, key := range rep.facts.changedKeys(st.from, st.keys, st.def) {
 				if keys[st.name] == nil {
 					keys[st.name] = map[string]bool{}
 				}
@@ -259,10 +259,10 @@ func (rep reporter) configUpdates() map[string]v1alpha1.ConfigKeys {
 	return out
 }
 
-func (rep reporter) packageList() string {
+func (f *facts) packageList() string {
 	var out []string
-	for _, name := range sortedNames(rep.defs) {
-		out = append(out, name+":"+string(rep.defs[name].Package.Version))
+	for _, name := range sortedNames(f.Packages) {
+		out = append(out, name+":"+string(f.Packages[name].Package.Version))
 	}
 	return strings.Join(out, ",")
 }

@@ -128,7 +128,7 @@ func continueFrom(t *testing.T, c tableCase) (row, left string) {
 	s := w.apply(`{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1"}, ` + c.interrupt + `}}}}`)
 	w.addNode("n1")
 	compiled := w.compile(s)
-	want := compiled.defs["tuning"]
+	want := compiled.facts.Packages["tuning"]
 
 	stage, state, _ := strings.Cut(c.entry, "/")
 	e := entry{key: "tuning|1.0.0", PackageStatus: v1alpha1.PackageStatus{
@@ -145,12 +145,12 @@ func continueFrom(t *testing.T, c tableCase) (row, left string) {
 			earlier := want.Package
 			earlier.Env = []v1alpha1.EnvVar{{Name: "A", Value: "earlier"}}
 			d := newDefinition("tuning", earlier)
-			rec.Hash, compiled.in.Definitions[d.Hash] = d.Hash, d
+			rec.Hash, compiled.facts.Frozen[d.Hash] = d.Hash, d
 		}
 		e.rec = &rec
 	}
-	n := compiled.in.Nodes[0]
-	diff := compiled.diffPackages(n, n.Skyhook("demo"), node.SkyhookRecord{})
+	n := compiled.clusterNodes[0]
+	diff := compiled.facts.diffPackages(&target{node: n, on: n.Skyhook("demo")})
 	row, _ = diff.newPosition(want, e).transition()
 	removal, install := diff.resumeSteps(want, e)
 	var stages []string

@@ -25,10 +25,10 @@ var passing = map[string]bool{
 
 // firstUntoleratedTaint returns the first taint that excludes this Skyhook from a node; nil for none. PreferNoSchedule
 // excludes nothing. The runtime-required taint is tolerated only by Skyhooks that remove it.
-func (tc targetCompiler) firstUntoleratedTaint(n *node.Node) *corev1.Taint {
+func firstUntoleratedTaint(f *facts, n *node.Node) *corev1.Taint {
 	for i := range n.Taints {
 		t := &n.Taints[i]
-		if t.Effect == corev1.TaintEffectPreferNoSchedule || passing[t.Key] || tc.toleratesTaint(t) {
+		if t.Effect == corev1.TaintEffectPreferNoSchedule || passing[t.Key] || toleratesTaint(f, t) {
 			continue
 		}
 		return t
@@ -36,8 +36,8 @@ func (tc targetCompiler) firstUntoleratedTaint(n *node.Node) *corev1.Taint {
 	return nil
 }
 
-func (tc targetCompiler) toleratesTaint(t *corev1.Taint) bool {
-	s, required := tc.in.Skyhook, tc.in.Config.RuntimeTaint
+func toleratesTaint(f *facts, t *corev1.Taint) bool {
+	s, required := f.Skyhook, f.Config.RuntimeTaint
 	if s.Spec.RuntimeRequired && t.Key == required.Key && t.Value == required.Value && t.Effect == required.Effect {
 		return true
 	}
@@ -51,10 +51,10 @@ func (tc targetCompiler) toleratesTaint(t *corev1.Taint) bool {
 
 // tolerations returns those of every pod. The pods bypass the scheduler, so they matter for NoExecute taints only.
 func (r renderer) tolerations() []corev1.Toleration {
-	required := r.in.Config.RuntimeTaint
+	required := r.facts.Config.RuntimeTaint
 	out := []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
 	if required.Key != "" {
 		out = append(out, corev1.Toleration{Key: required.Key, Operator: corev1.TolerationOpEqual, Value: required.Value, Effect: required.Effect})
 	}
-	return append(out, r.in.Skyhook.Spec.AdditionalTolerations...)
+	return append(out, r.facts.Skyhook.Spec.AdditionalTolerations...)
 }

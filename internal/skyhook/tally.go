@@ -24,16 +24,16 @@ const (
 	otherTally = "other"
 )
 
-// Tallies counts, for every package version of the spec or of some node, the nodes by state and by stage.
-func (c *Compiled) Tallies() []Tally {
-	all := tallies{}
-	for name, d := range c.defs {
-		if !c.uninstalls(name) {
+// tallies counts, for every package version of the spec or of some node, the nodes by state and by stage.
+func (rep reporter) tallies() []Tally {
+	all := tallyMap{}
+	for name, d := range rep.facts.Packages {
+		if !rep.facts.uninstalls(name) {
 			all.of(name, string(d.Package.Version))
 		}
 	}
-	for i := range c.Rollout.Targets {
-		t := c.target(c.Rollout.Targets[i].Node)
+	for i := range rep.rollout.Targets {
+		t := rep.target(rep.rollout.Targets[i].Node)
 		if len(all)+len(t.on.State) <= maxTallies {
 			for _, e := range t.on.State {
 				all.count(e)
@@ -52,10 +52,10 @@ func (c *Compiled) Tallies() []Tally {
 	return out
 }
 
-// tallies are the tallies by name and version.
-type tallies map[[2]string]*Tally
+// tallyMap has the tallies by name and version.
+type tallyMap map[[2]string]*Tally
 
-func (all tallies) of(name, version string) *Tally {
+func (all tallyMap) of(name, version string) *Tally {
 	key := [2]string{name, version}
 	if all[key] == nil && len(all) >= maxTallies {
 		key = [2]string{otherTally, ""}
@@ -68,7 +68,7 @@ func (all tallies) of(name, version string) *Tally {
 	return t
 }
 
-func (all tallies) count(e v1alpha1.PackageStatus) {
+func (all tallyMap) count(e v1alpha1.PackageStatus) {
 	t := all.of(e.Name, e.Version)
 	t.States[e.State]++
 	t.Stages[e.Stage]++

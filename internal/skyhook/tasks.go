@@ -19,25 +19,6 @@ func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Key
 
 func cutKey(key string) (name, version string, ok bool) { return strings.Cut(key, "|") }
 
-// findPod returns the pod of an entry of a nodeState: of the same package, version, stage and recorded run. The newest of
-// several counts.
-func (tc taskCompiler) findPod(node string, e entry) *podInfo {
-	run := ""
-	if e.rec != nil {
-		run = e.rec.Run
-	}
-	pods := tc.pods[node]
-	for i := len(pods) - 1; i >= 0; i-- {
-		for _, pod := range pods[i].works() {
-			t := pod.tag
-			if t.Name == e.Name && t.Version == e.Version && t.Stage == e.Stage && pod.run == run {
-				return pod
-			}
-		}
-	}
-	return nil
-}
-
 // compiledTasks are the tasks of a node.
 type compiledTasks struct {
 	tasks  []rollout.Task
@@ -47,21 +28,21 @@ type compiledTasks struct {
 }
 
 // compileAll turns steps into tasks, with the states of their pods and records.
-func (tc taskCompiler) compileAll(w *packageDiff, steps []*step) compiledTasks {
+func (c *nodeCompiler) compileAll(w *packageDiff, steps []*step) compiledTasks {
 	out := compiledTasks{tasks: make([]rollout.Task, 0, len(steps)), steps: make(map[string]*step, len(steps)), used: map[*podInfo]bool{}}
 	queued := map[*podInfo]int{} // parts of pods, to the index of their task
 	for i, st := range steps {
 		out.steps[st.id] = st
-		tc.keepDefinition(st.def)
-		task := tc.compileTask(w, st, out.used)
+		c.keepDefinition(st.def)
+		task := c.compileTask(w, st, out.used)
 		isFree := task.State == rollout.StatePending && task.Object.Name == "" && !task.Object.Leaving
-		if part := tc.findQueued(w, st); part != nil && isFree {
+		if part := c.findQueued(w, st); part != nil && isFree {
 			task.Object.Name, task.State, task.Object.Queued = part.name, running, true
 			queued[part], out.used[part.whole] = i, true
 		}
 		out.tasks = append(out.tasks, task)
 	}
-	out.queues = tc.settleQueues(w, steps, out.tasks, queued)
+	out.queues = c.settleQueues(w, steps, out.tasks, queued)
 	return out
 }
 
@@ -69,16 +50,16 @@ func (tc taskCompiler) compileAll(w *packageDiff, steps []*step) compiledTasks {
 const deletionGrace = time.Minute
 
 // addStrays adds the pods that belong to no task, and those that are being deleted.
-func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podInfo]bool) {
-	for _, pod := range tc.pods[t.node.Name] {
+func (c *nodeCompiler) addStrays(t *target, out *rollout.Target, used map[*podInfo]bool) {
+	for _, pod := range c.pods.work {
 		switch {
 		case pod.leaving && pod.state != succeeded:
 			out.Objects.Going = append(out.Objects.Going, pod.name)
-		case pod.leaving && tc.Rollout.Deleting:
+		case pod.leaving && c.facts.Deleting:
 			out.Objects.Ended = append(out.Objects.Ended, pod.name)
 		case !used[pod] && !pod.leaving && out.Visit.Admitted && pod.isBetween():
 			// it ends before its next stage, and is deleted then
-		case !used[pod] && !pod.leaving && !tc.isCheckPod(t, pod):
+		case !used[pod] && !pod.leaving && !c.isCheckPod(t, pod):
 			out.Objects.Orphans = append(out.Objects.Orphans, pod.name)
 		}
 		if goneBy := pod.deleted.Add(deletionGrace); pod.leaving && goneBy.After(out.Objects.GoneBy) {
@@ -88,23 +69,19 @@ func (tc taskCompiler) addStrays(t *target, out *rollout.Target, used map[*podIn
 }
 
 // keepDefinition keeps a definition until the step that uses it has ended.
-func (tc taskCompiler) keepDefinition(d *Definition) {
-	if tc.byHash[d.Hash] != nil || tc.in.Definitions[d.Hash] != nil {
+func (c *nodeCompiler) keepDefinition(d *Definition) {
+	if c.facts.byHash[d.Hash] != nil || c.facts.Frozen[d.Hash] != nil {
 		return
 	}
-	tc.needed = append(tc.needed, d)
-	if tc.extra == nil {
-		tc.extra = map[string]*Definition{}
-	}
-	tc.extra[d.Hash] = d
+	c.result.definitions = append(c.result.definitions, d)
 }
 
-func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]bool) rollout.Task {
+func (c *nodeCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]bool) rollout.Task {
 	task := rollout.Task{
-		Joins: tc.mayJoin(st, w.n, &w.rec), JoinsSiblings: st.stage == v1alpha1.StagePostInterrupt,
+		Joins: c.facts.mayJoin(st, w.n, &w.rec), JoinsSiblings: st.stage == v1alpha1.StagePostInterrupt,
 		ID: st.id, Label: st.name + " " + string(st.stage), After: st.after,
 		State: rollout.StatePending, Recorded: rollout.StatePending,
-		Limit: tc.targetCompiler().deadlineOf(st), Uninstall: st.isUninstall(), Exclusive: tc.exclusiveKey(st),
+		Limit: c.facts.deadlineOf(st), Uninstall: st.isUninstall(), Exclusive: c.facts.exclusiveKey(st),
 	}
 	if r := st.def.Package.Retries; r != nil {
 		task.Retries, task.Bounded = int(*r)+1, true
@@ -122,7 +99,7 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 		return task
 	}
 	if !current {
-		tc.waitForName(w, st, &task)
+		c.waitForName(w, st, &task)
 		return task
 	}
 	if e.rec != nil && !wasEdited(st, e.rec) {
@@ -137,26 +114,26 @@ func (tc taskCompiler) compileTask(w *packageDiff, st *step, used map[*podInfo]b
 	if e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {
 		task.BootID = e.rec.Boot
 	}
-	tc.applyRecord(w, st, e, &task)
+	c.applyRecord(w, st, e, &task)
 	if task.Recorded != rollout.StateRunning && task.Recorded != rollout.StateFailing {
-		tc.waitForName(w, st, &task)
+		c.waitForName(w, st, &task)
 		return task
 	}
-	pod := tc.findPod(w.n.Name, e)
+	pod := findPod(c.pods.work, e)
 	if pod == nil {
 		task.State, task.Lost = task.Recorded, true
-		tc.waitForName(w, st, &task)
-		tc.applyRefusal(w.n, &task)
+		c.waitForName(w, st, &task)
+		c.applyRefusal(w.n, &task)
 		return task
 	}
 	used[pod.pod()] = true
-	tc.applyPod(w, st, e, pod, &task)
+	c.applyPod(w, st, e, pod, &task)
 	return task
 }
 
 // applyRefusal sets the task's state from the refusal of its pod, which is a failed attempt.
-func (tc taskCompiler) applyRefusal(n *node.Node, task *rollout.Task) {
-	refused, isRefused := tc.in.Refused[n.Name][task.ID]
+func (c *nodeCompiler) applyRefusal(n *node.Node, task *rollout.Task) {
+	refused, isRefused := c.refused[task.ID]
 	if !isRefused || task.Recorded != rollout.StateRunning || task.Object.Leaving {
 		return
 	}
@@ -175,7 +152,7 @@ func wasEdited(st *step, rec *node.PackageRecord) bool {
 }
 
 // applyRecord sets the task's state from the node's record.
-func (tc taskCompiler) applyRecord(w *packageDiff, st *step, e entry, task *rollout.Task) {
+func (c *nodeCompiler) applyRecord(w *packageDiff, st *step, e entry, task *rollout.Task) {
 	switch {
 	case e.isUnderWay():
 		task.Recorded = rollout.StateRunning
@@ -185,7 +162,7 @@ func (tc taskCompiler) applyRecord(w *packageDiff, st *step, e entry, task *roll
 	case e.State == v1alpha1.StateErroring:
 		task.Recorded = rollout.StateFailing
 	case e.State == v1alpha1.StateSkipped:
-		if e.rec != nil && tc.isInterruptRunning(w, e.rec.By) {
+		if e.rec != nil && c.isInterruptRunning(w, e.rec.By) {
 			task.CoveredBy = e.rec.By
 		}
 	}
@@ -194,22 +171,22 @@ func (tc taskCompiler) applyRecord(w *packageDiff, st *step, e entry, task *roll
 
 // isInterruptRunning reports whether a covering interrupt has not ended, so that the covered ones wait for it
 // only.
-func (tc taskCompiler) isInterruptRunning(w *packageDiff, id string) bool {
+func (c *nodeCompiler) isInterruptRunning(w *packageDiff, id string) bool {
 	key, _, _, stage := splitTaskID(id)
 	e, ok := w.on.State[key]
 	return ok && e.Stage == stage && (e.State == v1alpha1.StateInProgress || e.State == v1alpha1.StateErroring)
 }
 
 // waitForName keeps a task from starting while a pod of an earlier run has its name.
-func (tc taskCompiler) waitForName(w *packageDiff, st *step, task *rollout.Task) {
-	if len(tc.pods[w.n.Name]) == 0 {
+func (c *nodeCompiler) waitForName(w *packageDiff, st *step, task *rollout.Task) {
+	if len(c.pods.work) == 0 {
 		return
 	}
-	names := podNames(tc.in.Skyhook.Name, st, w.n.Name)
-	for _, pod := range tc.pods[w.n.Name] {
+	names := podNames(c.facts.Skyhook.Name, st, w.n.Name)
+	for _, pod := range c.pods.work {
 		if slices.Contains(names, pod.name) && (pod.leaving || pod.parts != nil || !w.isCurrentPod(pod)) {
 			task.Object.Leaving = true
-			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + pod.name + " has to go first", About: "Pod " + tc.in.Config.Namespace + "/" + pod.name}
+			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + pod.name + " has to go first", About: "Pod " + c.facts.Config.Namespace + "/" + pod.name}
 		}
 	}
 }
@@ -226,7 +203,7 @@ func (w *packageDiff) entriesOf(pod *podInfo) []entry {
 // isCurrentPod reports whether a pod belongs to an entry that the node records.
 func (w *packageDiff) isCurrentPod(pod *podInfo) bool {
 	for _, e := range w.entriesOf(pod) {
-		if found := w.c.taskCompiler().findPod(w.n.Name, e); found != nil && found.pod() == pod {
+		if found := findPod(w.pods, e); found != nil && found.pod() == pod {
 			return true
 		}
 	}
@@ -234,7 +211,7 @@ func (w *packageDiff) isCurrentPod(pod *podInfo) bool {
 }
 
 // applyPod sets the task's state from its pod.
-func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo, task *rollout.Task) {
+func (c *nodeCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo, task *rollout.Task) {
 	task.Object.Name, task.State, task.Attempts.Started = pod.name, pod.state, pod.created
 	if pod.state == succeeded && !st.isInterrupt() { // an interrupt ends when it is proven, and is recorded at once
 		task.Attempts.Ended = pod.ended
@@ -250,49 +227,49 @@ func (tc taskCompiler) applyPod(w *packageDiff, st *step, e entry, pod *podInfo,
 		task.Attempts.FailedAt = pod.failedAt
 	}
 	task.Object.Dead, task.Object.Leaving = pod.dead, pod.leaving
-	task.Object.Stale = !pod.healthy && !pod.leaving && pod.state != succeeded && tc.isOutdated(w, st, e, pod)
-	if task.Why == nil && pod.healthy && pod.state == running && !pod.leaving && tc.wasEditedMeanwhile(st, e) {
+	task.Object.Stale = !pod.healthy && !pod.leaving && pod.state != succeeded && c.isOutdated(w, st, e, pod)
+	if task.Why == nil && pod.healthy && pod.state == running && !pod.leaving && c.wasEditedMeanwhile(st, e) {
 		task.Why = &rollout.Why{
-			Reason: rollout.ReasonDefinitionChanged, Since: pod.created, About: "Pod " + tc.in.Config.Namespace + "/" + pod.name,
+			Reason: rollout.ReasonDefinitionChanged, Since: pod.created, About: "Pod " + c.facts.Config.Namespace + "/" + pod.name,
 			Text: "an edited definition of package " + st.name + " waits: stage " + string(st.stage) + " runs with an earlier one",
 		}
 	}
 	if st.isInterrupt() && pod.state == succeeded && e.rec != nil && e.rec.Payload != nil && e.rec.Payload.Type == v1alpha1.InterruptReboot {
-		tc.proveReboot(w, e.rec, pod, task)
+		c.proveReboot(w, e.rec, pod, task)
 	}
-	tc.applyImage(w.n, st, pod, task)
+	c.applyImage(w.n, st, pod, task)
 }
 
 // wasEditedMeanwhile reports whether the package was edited, in a way that affects its pods, after its stage began.
-func (tc taskCompiler) wasEditedMeanwhile(st *step, e entry) bool {
+func (c *nodeCompiler) wasEditedMeanwhile(st *step, e entry) bool {
 	if st.isInterrupt() || e.rec == nil || e.rec.Hash == "" || e.rec.Hash == st.def.Hash {
 		return false
 	}
-	return tc.edits(e.rec.Hash, st.def)
+	return c.facts.edits(e.rec.Hash, st.def)
 }
 
 // isOutdated reports whether the pod was made from other inputs than a new one would be.
-func (tc taskCompiler) isOutdated(w *packageDiff, st *step, e entry, pod *podInfo) bool {
-	isCompact := tc.isCompactStep(st, w.n, &w.rec)
+func (c *nodeCompiler) isOutdated(w *packageDiff, st *step, e entry, pod *podInfo) bool {
+	isCompact := c.facts.isCompactStep(st, w.n, &w.rec)
 	if st.isInterrupt() && e.rec != nil && e.rec.Payload != nil {
-		return !sameInterrupt(e.rec.Effect, st.effect) || pod.content != tc.renderer().contentOf(st, e.rec.Payload, pod.whole != nil)
+		return !sameInterrupt(e.rec.Effect, st.effect) || pod.content != c.render.contentOf(st, e.rec.Payload, pod.whole != nil)
 	}
-	if tc.hasPulledRecorded(st, pod) {
-		return pod.content != tc.renderer().contentFor(st, st.payload, "", isCompact)
+	if c.facts.hasPulledRecorded(st, pod) {
+		return pod.content != c.render.contentFor(st, st.payload, "", isCompact)
 	}
 	isApartNow := w.rec.Apart && pod.whole != nil && len(pod.whole.parts) > 1 && pod.part.index == 0 && !pod.part.begun
-	return isApartNow || pod.content != tc.renderer().contentOf(st, st.payload, isCompact)
+	return isApartNow || pod.content != c.render.contentOf(st, st.payload, isCompact)
 }
 
 // proveReboot defers the success of a reboot until the node is ready in a later boot than the one before it. That may be
 // another boot than the agent saw: the node can boot again before the success is recorded.
-func (tc taskCompiler) proveReboot(w *packageDiff, rec *node.PackageRecord, pod *podInfo, task *rollout.Task) {
+func (c *nodeCompiler) proveReboot(w *packageDiff, rec *node.PackageRecord, pod *podInfo, task *rollout.Task) {
 	n := w.n
 	wait := func(reason rollout.Reason, text string) {
 		task.State, task.Why = rollout.StateRunning, &rollout.Why{Reason: reason, Text: text, About: "Node " + n.Name}
 	}
 	switch {
-	case tc.in.Config.TrustAgentReboots:
+	case c.facts.Config.TrustAgentReboots:
 	case pod.reboot != nil && !pod.reboot.IsProvenBy(n.BootID, bootsBefore(w, rec)...):
 		wait(rollout.ReasonRebootTimeout, fmt.Sprintf("the agent saw the reboot, and the node has not reported boot %s yet", node.Truncate(pod.reboot.To, 40)))
 	case pod.reboot == nil && rec.Boot != "" && n.BootID == rec.Boot:
@@ -315,15 +292,15 @@ func bootsBefore(w *packageDiff, rec *node.PackageRecord) []string {
 
 // markStale adds the edits that need no task: records of packages that a predecessor finished, and removal of entries with
 // nothing left to do.
-func (tc taskCompiler) markStale(t *target, d *targetTasks) {
+func (c *nodeCompiler) markStale(t *target, d *targetTasks) {
 	adopt, forget := d.adopt, d.forget
-	if tc.Rollout.Paused || tc.Rollout.Broken != nil {
+	if c.facts.Standing {
 		forget = nil
 	}
-	if len(adopt) == 0 && len(forget) == 0 || tc.Rollout.Deleting {
+	if len(adopt) == 0 && len(forget) == 0 || c.facts.Deleting {
 		return
 	}
-	e := tc.recorder().editRecord(t.node, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	e := editRecord(c.facts, t.node, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for _, key := range adopt {
 			want := t.wanted.defs[state[key].Name]
 			rec.Packages[key] = &node.PackageRecord{At: node.Position(state[key]), Hash: want.Hash, Config: want.Config, Boot: t.node.BootID}
@@ -334,6 +311,6 @@ func (tc taskCompiler) markStale(t *target, d *targetTasks) {
 		}
 	})
 	if !e.Empty() {
-		tc.Adopt = append(tc.Adopt, node.NamedEdit{Node: t.node.Name, Edit: e})
+		c.edit(node.NamedEdit{Node: t.node.Name, Edit: e})
 	}
 }

@@ -232,7 +232,7 @@ func (w *packageDiff) newPosition(want *Definition, e entry) position {
 	case e.rec.Goal != "":
 		p.inRun = true
 		p.work = work{goal: e.rec.Goal, from: e.rec.From, keys: e.rec.Keys, effect: e.rec.Effect}
-		if begun := w.c.definition(e.rec.Hash); begun != nil {
+		if begun := w.facts.definition(e.rec.Hash); begun != nil {
 			p.programChanged = begun.program != want.program
 		}
 		p.configChanged = e.rec.Config != "" && e.rec.Config != want.Config
@@ -240,7 +240,7 @@ func (w *packageDiff) newPosition(want *Definition, e entry) position {
 	case p.isFinished():
 		p.rebooted = w.hasRebooted(e.rec)
 		p.configChanged = e.rec.Config != want.Config
-		p.edited = e.rec.Hash != want.Hash && w.c.edits(e.rec.Hash, want)
+		p.edited = e.rec.Hash != want.Hash && w.facts.edits(e.rec.Hash, want)
 	}
 	if e.Stage == v1alpha1.StageInterrupt && !p.isDone() {
 		w.refreshInterrupt(want, &p)

@@ -28,16 +28,16 @@ func interruptingPackages(s *v1alpha1.Skyhook) []string {
 
 // hasBudget reports whether a budget or a policy limits how many nodes are in progress at the same time. A budget of 100 percent
 // that somebody wrote is one.
-func (c *Compiled) hasBudget() bool {
-	b := c.in.Skyhook.Spec.InterruptionBudget
-	return b.Percent != nil || b.Count != nil || c.PolicyName() != ""
+func (f *facts) hasBudget() bool {
+	b := f.Skyhook.Spec.InterruptionBudget
+	return b.Percent != nil || b.Count != nil || f.policyName() != ""
 }
 
 // warnUnlimited adds a problem if the packages interrupt more than mostUnlimited nodes without a budget. That is carried out as the
 // spec says.
 func (c *Compiled) warnUnlimited(selected int) {
-	names := interruptingPackages(c.in.Skyhook)
-	if len(names) == 0 || c.hasBudget() || selected <= mostUnlimited || c.Rollout.Deleting {
+	names := interruptingPackages(c.facts.Skyhook)
+	if len(names) == 0 || c.facts.hasBudget() || selected <= mostUnlimited || c.facts.Deleting {
 		return
 	}
 	c.unlimited = fmt.Sprintf("nothing limits how many of the %d selected nodes %s interrupts at the same time: "+
@@ -55,9 +55,9 @@ func formatPackages(names []string) string {
 // UnlimitedWarning says that a Skyhook has packages that interrupt nodes, and no budget of its own; empty if that is not so. It is for
 // those who do not know how many nodes there are.
 func UnlimitedWarning(s *v1alpha1.Skyhook) string {
-	c := &Compiled{in: &Input{Skyhook: s}}
+	f := &facts{Skyhook: s}
 	names := interruptingPackages(s)
-	if len(names) == 0 || c.hasBudget() {
+	if len(names) == 0 || f.hasBudget() {
 		return ""
 	}
 	return fmt.Sprintf("%s interrupts all selected nodes at the same time, unless the operator has a default policy: "+

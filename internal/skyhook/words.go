@@ -23,49 +23,33 @@ var (
 	erroringReasons = [2]string{"Package(s) Erroring or Unknown", "Not Erroring"}
 )
 
-// nodeMarks are the keys and messages of one Skyhook, built once.
-type nodeMarks struct {
-	status, version     string // keys
-	notReady, erroring  corev1.NodeConditionType
-	ready, errorMessage string // messages of the conditions
-}
-
-func newNodeMarks(skyhook string) nodeMarks {
-	return nodeMarks{
-		status: v1alpha1.PrefixStatus + skyhook, version: v1alpha1.PrefixVersion + skyhook,
-		notReady: corev1.NodeConditionType(v1alpha1.NodeConditionNotReady(skyhook)),
-		erroring: corev1.NodeConditionType(v1alpha1.NodeConditionErroring(skyhook)),
-		ready:    "Skyhook " + skyhook + " Ready", errorMessage: "Package Erroring or Unknown for " + skyhook,
-	}
-}
-
-// Words returns the edit of a node's status marks: annotation, label, version and node conditions. It is empty when all are current.
+// words returns the edit of a node's status marks: annotation, label, version and node conditions. It is empty when all are current.
 // Nodes that only wait get no conditions yet, nor do those that are complete in a moment, and a Skyhook that is being deleted adds none.
-func (c *Compiled) Words(n *node.Node, v rollout.Verdict) node.Edit {
-	t := c.target(n.Name)
-	if c.Rollout.Deleting || t == nil || !t.selected {
+func (rep reporter) words(n *node.Node, v rollout.Verdict) node.Edit {
+	t := rep.target(n.Name)
+	if rep.rollout.Deleting || t == nil || !t.selected {
 		return node.Edit{}
 	}
-	on, status := n.Skyhook(c.in.Skyhook.Name), c.reporter().statusOf(t, v.Phase)
-	spoken := n.Annotations[c.marks.status] == string(status) && n.Labels[c.marks.status] == string(status)
-	silent := status == v1alpha1.StatusWaiting && len(on.State) == 0 && !c.reporter().hasOwnCondition(n)
+	on, status := n.Skyhook(rep.facts.Skyhook.Name), rep.statusOf(t, v.Phase)
+	spoken := n.Annotations[rep.facts.keys.status] == string(status) && n.Labels[rep.facts.keys.status] == string(status)
+	silent := status == v1alpha1.StatusWaiting && len(on.State) == 0 && !rep.facts.keys.hasCondition(n.Conditions)
 	open, failing := status != v1alpha1.StatusComplete, on.Erroring
-	silent = silent || status == v1alpha1.StatusInProgress && !failing && c.reporter().isBrief(t)
-	if spoken && (silent || c.hasConditions(n, open, failing)) {
+	silent = silent || status == v1alpha1.StatusInProgress && !failing && rep.isBrief(t)
+	if spoken && (silent || rep.hasConditions(n, open, failing)) {
 		return node.Edit{}
 	}
 	var e node.Edit
-	e.SetSkyhookStatus(n, c.in.Skyhook.Name, status)
+	e.SetSkyhookStatus(n, rep.facts.Skyhook.Name, status)
 	if !silent {
-		c.reporter().setNodeCondition(&e, n, c.marks.notReady, open, chooseReason(open, notReadyReasons), c.marks.ready)
-		c.reporter().setNodeCondition(&e, n, c.marks.erroring, failing, chooseReason(failing, erroringReasons), c.marks.errorMessage)
+		rep.setNodeCondition(&e, n, rep.facts.keys.notReady, open, chooseReason(open, notReadyReasons), "Skyhook "+rep.facts.Skyhook.Name+" Ready")
+		rep.setNodeCondition(&e, n, rep.facts.keys.erroring, failing, chooseReason(failing, erroringReasons), "Package Erroring or Unknown for "+rep.facts.Skyhook.Name)
 	}
 	return e
 }
 
 // hasConditions reports whether the conditions of a node say so already.
-func (c *Compiled) hasConditions(n *node.Node, open, failing bool) bool {
-	return n.HasConditionReason(c.marks.notReady, chooseReason(open, notReadyReasons)) && n.HasConditionReason(c.marks.erroring, chooseReason(failing, erroringReasons))
+func (rep reporter) hasConditions(n *node.Node, open, failing bool) bool {
+	return n.HasConditionReason(rep.facts.keys.notReady, chooseReason(open, notReadyReasons)) && n.HasConditionReason(rep.facts.keys.erroring, chooseReason(failing, erroringReasons))
 }
 
 // brief is how long a node may be in progress before its conditions say so, if what is done there interrupts nothing.
@@ -74,24 +58,7 @@ const brief = 10 * time.Second
 // isBrief reports whether the work on a node is expected to be complete in a moment.
 func (rep reporter) isBrief(t *target) bool {
 	hasBegun := t.rec.Admitted && t.rec.At != nil
-	return rep.isShortVisit(t.node.Name) && (!hasBegun || rep.in.Now.Sub(*t.rec.At) < brief)
-}
-
-// NoteQuiet notes that Words has nothing to say about a node that is finished, waits, or has the conditions of one in progress. The pass
-// that has the node, and those that take it over, need not ask again; what it says about other nodes depends on the clock. It is for the
-// goroutine that makes the passes.
-func (c *Compiled) NoteQuiet(n *node.Node, v *rollout.Verdict) {
-	isSteady := v.Phase == rollout.PhaseFinished || v.Phase == rollout.PhaseWaiting ||
-		v.Phase == rollout.PhaseInFlight && c.hasConditions(n, true, n.Skyhook(c.in.Skyhook.Name).Erroring)
-	if t := c.target(n.Name); t != nil && t.node == n && isSteady {
-		t.quiet = v.Phase
-	}
-}
-
-// IsQuiet reports whether that was noted. The verdict is at this place of its report.
-func (c *Compiled) IsQuiet(at int, v *rollout.Verdict) bool {
-	t := c.targetAt(at, v.Node)
-	return t != nil && t.quiet != "" && t.quiet == v.Phase
+	return rep.isShortVisit(t.node.Name) && (!hasBegun || rep.facts.Now.Sub(*t.rec.At) < brief)
 }
 
 // chooseReason returns the reason for True or for False.
@@ -100,11 +67,6 @@ func chooseReason(yes bool, reasons [2]string) string {
 		return reasons[0]
 	}
 	return reasons[1]
-}
-
-// hasOwnCondition reports whether the node has conditions of this Skyhook.
-func (rep reporter) hasOwnCondition(n *node.Node) bool {
-	return slices.ContainsFunc(n.Conditions, func(cond corev1.NodeCondition) bool { return rep.recorder().isOwnCondition(cond.Type) })
 }
 
 // setNodeCondition sets a node condition when its reason changed.
@@ -116,7 +78,7 @@ func (rep reporter) setNodeCondition(e *node.Edit, n *node.Node, kind corev1.Nod
 	if yes {
 		status = corev1.ConditionTrue
 	}
-	now := metav1.NewTime(node.WholeSeconds(rep.in.Now))
+	now := metav1.NewTime(node.WholeSeconds(rep.facts.Now))
 	e.SetConditions = append(e.SetConditions, corev1.NodeCondition{
 		Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
 	})

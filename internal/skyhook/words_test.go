@@ -25,7 +25,7 @@ func TestNodeConditions(t *testing.T) {
 	w.addNode("n1")
 	say := func(phase rollout.Phase) node.Edit {
 		c := w.compile(s)
-		e := c.Words(c.in.Nodes[0], rollout.Verdict{Node: "n1", Phase: phase})
+		e := c.Words(c.clusterNodes[0], rollout.Verdict{Node: "n1", Phase: phase})
 		w.write("n1", e)
 		if again := c.Words(node.Parse(w.node("n1"), nil), rollout.Verdict{Node: "n1", Phase: phase}); !again.Empty() {
 			t.Errorf("%s is said twice: %+v", phase, again)
@@ -48,7 +48,7 @@ func TestNodeConditions(t *testing.T) {
 	}
 	isQuiet := func() bool {
 		c, v := w.compile(s), &rollout.Verdict{Node: "n1", Phase: rollout.PhaseInFlight}
-		c.NoteQuiet(c.in.Nodes[0], v)
+		c.NoteQuiet(c.clusterNodes[0], v)
 		return c.IsQuiet(0, v)
 	}
 	if isQuiet() {
@@ -86,7 +86,7 @@ func TestStatusOfUnselectedNodeIsRemoved(t *testing.T) {
 	n := w.addNode("n1")
 	n.Labels["pool"] = "gpu"
 	c := w.compile(s)
-	w.write("n1", c.Words(c.in.Nodes[0], rollout.Verdict{Node: "n1", Phase: rollout.PhaseBlocked}))
+	w.write("n1", c.Words(c.clusterNodes[0], rollout.Verdict{Node: "n1", Phase: rollout.PhaseBlocked}))
 	if w.state("n1") == "" || len(n.Status.Conditions) != 3 {
 		t.Fatal("nothing was said")
 	}
@@ -104,7 +104,7 @@ func TestTaint(t *testing.T) {
 	s := w.apply(`{metadata: {name: demo}, spec: {runtimeRequired: true, autoTaintNewNodes: true, packages: {}}}`)
 	w.addNode("n1")
 	c := w.compile(s)
-	if c.in.Nodes[0].IsKnown() {
+	if c.clusterNodes[0].IsKnown() {
 		t.Error("a fresh node is known")
 	}
 	w.applyAction(c, rollout.Action{Verb: rollout.VerbTaint, Node: "n1"})
