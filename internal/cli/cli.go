@@ -26,7 +26,6 @@ type Line struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Version        string // of the plugin
-	Hurry          func() // called before a command runs that ends soon; nil for nothing
 }
 
 // Run executes a command line and returns the exit code.
@@ -61,11 +60,6 @@ func Command(l Line) *cobra.Command {
 	root.SetOut(l.Stdout)
 	root.SetErr(l.Stderr)
 	root.SetVersionTemplate("Skyhook plugin: {{.Version}}\n")
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		if l.Hurry != nil && cmd.Name() != uiName {
-			l.Hurry()
-		}
-	}
 	f.addGlobalFlags(root.PersistentFlags())
 	for _, t := range toggles {
 		root.AddCommand(newToggleCommand(f, t))

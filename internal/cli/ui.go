@@ -19,9 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
-const uiName = "ui"
-
-// uiMemory is the memory from which on the plugin collects garbage more often: what 5,000 nodes need while a rollout is simulated.
+// uiMemory is the memory near which the command collects garbage more often: what 5,000 nodes need while a rollout is simulated.
 const uiMemory = 80 << 20
 
 // uiOptions are the flags of ui.
@@ -36,7 +34,7 @@ type uiOptions struct {
 func newUICommand(f *factory) *cobra.Command {
 	o := &uiOptions{factory: f}
 	cmd := &cobra.Command{
-		Use:   uiName,
+		Use:   "ui",
 		Short: "Show the fleet and its rollouts in a browser",
 		Long: "Show the fleet and its rollouts in a browser. The pages are served on 127.0.0.1 of this machine until the command is\n" +
 			"interrupted, with the rights of your kubeconfig. Nothing runs in the cluster. Nothing is changed there without\n" +
@@ -63,7 +61,6 @@ func (o *uiOptions) run(ctx context.Context) error {
 	if o.allow && o.from.from != "" {
 		return fmt.Errorf("--allow-changes and --from exclude each other: a dump cannot be changed")
 	}
-	debug.SetGCPercent(50) // this command stays: it takes less memory, and more time
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(uiMemory)
 	}

@@ -1,8 +1,0 @@
-// SPDX-FileCopyrightText: The Skyhook authors
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build !linux
-
-package main
-
-func takeLargePages() {}
