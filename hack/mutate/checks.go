@@ -11,7 +11,7 @@ var checks = []struct {
 	folder string
 	tests  [][]string
 }{
-	{"internal/rollout/", [][]string{{"./internal/rollout"}, simulation}},
+	{"internal/rollout/", [][]string{{"./internal/rollout/..."}, simulation}},
 	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook", "./internal/nodeop"}}},
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
 	{"internal/skyhook/", [][]string{{"./internal/skyhook"}}},

@@ -21,6 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -256,7 +257,7 @@ func (v *view) previewApproval(g *rollout.Group) (begins []string, waits string)
 	if len(begins) > 0 {
 		return slices.Compact(begins), ""
 	}
-	for _, report := range rollout.Decide(v.snapshot).Groups {
+	for _, report := range engine.Decide(v.snapshot).Groups {
 		if report.Group == g.Ref && report.Why != nil {
 			return []string{}, report.Why.Text
 		}

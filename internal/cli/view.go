@@ -19,6 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -41,7 +42,7 @@ type targetKey struct {
 
 func (v *view) decide() {
 	v.snapshot, v.problems = cluster.Snapshot(v.objects, v.dump.Taken)
-	v.plan = rollout.Decide(v.snapshot)
+	v.plan = engine.Decide(v.snapshot)
 	v.targets = map[targetKey]*rollout.Target{}
 	for i := range v.snapshot.Rollouts {
 		r := &v.snapshot.Rollouts[i]

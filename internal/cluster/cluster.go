@@ -5,7 +5,7 @@
 //
 //	objects, err := c.Observe(ctx)                       // I/O
 //	snapshot, problems := cluster.Snapshot(objects, now) // compiles the front ends; pure but for what was measured
-//	plan := rollout.Decide(snapshot)                     // pure: the only place where anything is decided
+//	plan := engine.Decide(snapshot)                      // pure: the only place where anything is decided
 //	outcome, err := c.Apply(ctx, objects, plan)          // I/O
 //
 // A Cluster remembers a few things between passes: what it wrote last, so that its reads contain its own writes though
@@ -27,6 +27,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -85,11 +86,11 @@ type Stores struct {
 }
 
 // newDurations returns what measures durations; nil for a reader, which knows no more than what is recorded.
-func (o *Options) newDurations() *rollout.Durations {
+func (o *Options) newDurations() *timing.Durations {
 	if o.Client == nil {
 		return nil
 	}
-	return rollout.NewDurations()
+	return timing.NewDurations()
 }
 
 // Workloads lists the pods of every namespace on some nodes. It is called in every pass with exactly the nodes of

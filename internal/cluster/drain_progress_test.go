@@ -13,7 +13,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 )
 
 // describeProgress describes the progress of a drain in a status, without times.
@@ -61,7 +61,7 @@ func TestDrainProgress(t *testing.T) {
 		t.Errorf("before it takes long the status has %s, and the requests are %v", got, all)
 	}
 
-	s.now = s.now.Add(rollout.LongDrain)
+	s.now = s.now.Add(engine.LongDrain)
 	s.passes(4)
 	want := "3 of 3; default/job ProtectedPod: must not be interrupted; default/stuck UpNext: has not been asked to leave yet; default/web UpNext: has not been asked to leave yet"
 	if got := s.skyhookProgress(); got != want {
@@ -109,7 +109,7 @@ func TestNodeOpDrainProgress(t *testing.T) {
 	if got := progress(); got != "none" {
 		t.Errorf("at first the status has %s", got)
 	}
-	s.now = s.now.Add(rollout.LongDrain)
+	s.now = s.now.Add(engine.LongDrain)
 	s.nodeOpPasses(3, 0)
 	want := "1 of 1; default/web PodDisruptionBudget: cannot be evicted now: The disruption budget keep-web needs 1 healthy pods and has 1 currently"
 	if got := progress(); got != want {

@@ -22,6 +22,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -53,7 +54,7 @@ type Objects struct {
 	inFlight   inFlightView     // then: what was observed of it is about to change
 	snapshot   rollout.Snapshot // as last made
 	before     *compiledBefore
-	durations  *rollout.Durations // of the operator; nil for another observer
+	durations  *timing.Durations // of the operator; nil for another observer
 
 	onDifference  func(string)                      // see Options.OnDifference
 	places        map[string]int                    // of the nodes, by name

@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -34,7 +35,7 @@ type observer struct {
 	look         *lookList
 	before       *compiledBefore
 
-	durations   *rollout.Durations
+	durations   *timing.Durations
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
 	parsed      map[string]*node.Node     // by name
 	definitions map[types.UID]definition  // by ConfigMap

@@ -22,6 +22,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -71,7 +73,7 @@ func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 	}
 	// The annotations of the reports are written.
 	snapshot, _ := Snapshot(o, startTime)
-	for _, r := range rollout.Decide(snapshot).Reports {
+	for _, r := range engine.Decide(snapshot).Reports {
 		by := o.skyhooks[r.Rollout]
 		for _, v := range r.Verdicts {
 			n := o.Node(v.Node)
@@ -87,7 +89,7 @@ func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 // computePass is all of a pass but the requests.
 func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
 	snapshot, _ := Snapshot(o, now)
-	plan := rollout.Decide(snapshot)
+	plan := engine.Decide(snapshot)
 	p := New(Options{Clock: func() time.Time { return now }}).newPass(o)
 	work := p.collectWork(plan, workFilter{})
 	for _, s := range o.Skyhooks {
@@ -181,7 +183,7 @@ func startPending(b *testing.B, o *Objects, pending int) {
 	for range 2 { // one package after the other
 		snapshot, _ := Snapshot(o, startTime)
 		w := nodeWriter{New(Options{}).newPass(o)}
-		for _, a := range rollout.Decide(snapshot).Actions {
+		for _, a := range engine.Decide(snapshot).Actions {
 			n := o.Node(a.Node)
 			edit, err := w.editOf(a, n)
 			if err != nil {
@@ -221,7 +223,7 @@ func BenchmarkNextPassBusy(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=1000/busy=%d", pending), func(b *testing.B) {
 			o := newLargeCluster(1000, 1, 2, pending)
 			startPending(b, o, pending)
-			o.before, o.durations = &compiledBefore{}, rollout.NewDurations()
+			o.before, o.durations = &compiledBefore{}, timing.NewDurations()
 			computePass(o, startTime)
 			listed, order := slices.Clone(o.Pods), podOrder{}
 			rand.Shuffle(len(listed), func(i, j int) { listed[i], listed[j] = listed[j], listed[i] })

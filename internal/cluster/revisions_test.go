@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -134,7 +134,7 @@ func TestUnknownRevisions(t *testing.T) {
 		o, err := s.cluster.Observe(context.Background())
 		s.Must(err)
 		snapshot, _ := Snapshot(o, s.now)
-		out, _ := s.cluster.Apply(context.Background(), o, rollout.Decide(snapshot)) // errors are in the outcome, too
+		out, _ := s.cluster.Apply(context.Background(), o, engine.Decide(snapshot)) // errors are in the outcome, too
 		if got := out.Errors[skyhook.Ref("demo")]; !strings.Contains(got, "its ControllerRevisions could not be listed") || !strings.Contains(fmt.Sprint(o.Err), "no answer") {
 			t.Errorf("the errors are %q and %v", got, o.Err)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
@@ -91,7 +92,7 @@ func (s *scenario) decide(c *Cluster) (*Objects, rollout.Plan) {
 	o, err := c.Observe(context.Background())
 	s.Must(err)
 	snapshot, _ := Snapshot(o, s.now)
-	return o, rollout.Decide(snapshot)
+	return o, engine.Decide(snapshot)
 }
 
 // pass observes, decides, applies and updates statuses.

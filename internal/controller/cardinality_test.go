@@ -26,6 +26,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -71,7 +72,7 @@ func everySeries(t *testing.T, nodes int) []string {
 	t.Helper()
 	b := newMetricsCollector()
 	compiled, s := compileSkyhooks(10, nodes)
-	plan := rollout.Decide(s)
+	plan := engine.Decide(s)
 	reasons := words(t, "../rollout/reason.go", `Reason = "([A-Za-z]+)"`)
 	var all []skyhookSample
 	for i, c := range compiled {

@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 )
 
 // passTimeout bounds a pass with everything it sends except statuses, which have a timeout of their own. Together they
@@ -122,7 +123,7 @@ func (l *Loop) runPass(ctx context.Context) (cost passCost, next time.Time) {
 	}
 	observed := l.clock()
 	snapshot, problems := cluster.Snapshot(o, began)
-	plan := rollout.Decide(snapshot)
+	plan := engine.Decide(snapshot)
 	decided := l.clock()
 	cost = passCost{threadCPUTime() - before, countInFlight(plan)}
 	runtime.UnlockOSThread()

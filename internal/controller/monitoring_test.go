@@ -20,6 +20,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 )
 
 var metricName = regexp.MustCompile(`skyhook_[a-z_]+`)
@@ -66,7 +67,7 @@ func everyMetric(t *testing.T) map[string]bool {
 	t.Helper()
 	b := newMetricsCollector()
 	compiled, s := compileSkyhooks(1, 2)
-	plan := rollout.Decide(s)
+	plan := engine.Decide(s)
 	hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
 	one := newSample(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])
 	one.waiting[rollout.ReasonBudget], one.drains.left[rollout.ReasonPodLeaving] = 1, 1

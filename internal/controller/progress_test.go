@@ -15,6 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -92,7 +93,7 @@ func TestProgressIsWrittenSeldom(t *testing.T) {
 			stored = status
 			wrote = append(wrote, second)
 		}
-		if due := start.Add(rollout.LongDrain); second < 10 && !p.next.Equal(due) {
+		if due := start.Add(engine.LongDrain); second < 10 && !p.next.Equal(due) {
 			t.Errorf("after %d s the next pass is at %v, want %v", second, p.next, due)
 		}
 		r.lastWrites = p.written

@@ -23,6 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/upgrade"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
@@ -144,7 +145,7 @@ func (p *passReport) awaitInterval(interval time.Duration, uid types.UID) bool {
 func (p *passReport) requestProgress(r *rollout.Rollout, report rollout.Report, hasNews bool) time.Duration {
 	now := p.clock()
 	for _, d := range report.Draining {
-		if due := d.Since.Add(rollout.LongDrain); !d.Long && due.After(now) {
+		if due := d.Since.Add(engine.LongDrain); !d.Long && due.After(now) {
 			p.next = node.Earlier(p.next, due)
 		}
 	}

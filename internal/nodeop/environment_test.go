@@ -28,6 +28,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files; review the diff")
@@ -66,7 +68,7 @@ type environment struct {
 	checks        map[string]string         // the message of the check by node; "!" fails, "hang" does not end
 	output        string                    // the termination message of a command that succeeds
 	skew          time.Duration             // of the operator's clock
-	durations     *rollout.Durations        // of the present process; nil in tests in which the operator has one process
+	durations     *timing.Durations         // of the present process; nil in tests in which the operator has one process
 	rebootModes   map[string]string         // how a node reboots: "" does, "never", "twice", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
 	hostRecords   map[string]pack.Reboot    // records on hosts, by node and id
 	namespaces    []string                  // that the operator watches
@@ -192,7 +194,7 @@ func (w *environment) pass() int {
 		s.Nodes = append(s.Nodes, m)
 	}
 	w.durations.Measure(&s)
-	w.last = rollout.Decide(s)
+	w.last = engine.Decide(s)
 	w.durations.RecordDrains(s, w.last)
 	done := 0
 	for _, l := range w.last.Ledgers {

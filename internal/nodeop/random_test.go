@@ -19,6 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 )
 
 var (
@@ -53,7 +54,7 @@ func simulateRun(t *testing.T, luck *rand.Rand) {
 	chance := func(percent int) bool { return luck.Intn(100) < percent }
 	between := &otherRollout{w: w}
 	w.loses = func(rollout.Action) bool { return chance(8) }
-	w.durations = rollout.NewDurations()
+	w.durations = timing.NewDurations()
 	var limits []int
 	for i := range 2 {
 		limits = append(limits, luck.Intn(3))
@@ -81,7 +82,7 @@ func simulateRun(t *testing.T, luck *rand.Rand) {
 			w.ops[luck.Intn(len(w.ops))].Spec.Suspend = &yes
 		}
 		if chance(6) { // another process
-			w.durations = rollout.NewDurations()
+			w.durations = timing.NewDurations()
 			w.skew = []time.Duration{0, 2 * time.Hour, -3 * time.Hour, 26 * time.Hour}[luck.Intn(4)]
 		}
 		if chance(5) {

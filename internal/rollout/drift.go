@@ -3,11 +3,7 @@
 
 package rollout
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
 // Drift is the check whether the node of a finished target is still as it was left. It changes nothing there, takes no slot, and
 // ends as soon as something is done on the node.
@@ -20,137 +16,13 @@ type Drift struct {
 	Going   bool          // an object of an earlier check has not ended: it is being deleted, or will be
 	Old     []string      // names of objects of earlier checks that nobody needs any more
 	Limit   time.Duration // how long it may take
-	// when this process observed the object first, see Durations; zero if unknown
+	// when this process observed the object first, see timing.Durations; zero if unknown
 	Observed time.Time
 }
 
-// driftPoll is how often checks are started, and looked at whether they have ended: nobody waits for them, and a pass for each would cost
-// more than they do.
-const driftPoll = 20 * time.Second
-
-// nextPoll returns the first moment not before a time at which checks are looked at. All rollouts and nodes share these moments.
-func nextPoll(at time.Time) time.Time {
-	if on := at.Truncate(driftPoll); on.Before(at) {
-		return on.Add(driftPoll)
-	}
-	return at
-}
-
-// driftChecker checks whether finished nodes are still as they were left. It runs when everything else is decided, because nodes that
-// are worked on are not checked.
-type driftChecker struct{ *planner }
-
-func (d driftChecker) checkNodes() {
-	for i := range d.rollouts {
-		if r := &d.rollouts[i]; r.DriftLimit > 0 {
-			d.checkRollout(r)
-		}
-	}
-}
-
-// checkRollout continues the checks of a rollout and starts those that are due, the longest overdue first.
-func (d driftChecker) checkRollout(r *rolloutState) {
-	var due []*targetState
-	running := 0
-	for i := range r.targets {
-		t := &r.targets[i]
-		if t.target.Drift == nil || !t.exists {
-			continue
-		}
-		d.sweepOld(t)
-		if t.isBeingChecked() {
-			running++
-			d.awaitObject(t)
-		}
-		switch {
-		case t.target.Drift.Object != "":
-			d.continueCheck(t)
-		case !d.mayCheck(t):
-		case d.plan.now.Before(t.target.Drift.Due):
-			d.plan.requestNext(nextPoll(t.target.Drift.Due))
-		default:
-			due = append(due, t)
-		}
-	}
-	slices.SortFunc(due, func(a, b *targetState) int {
-		return cmp.Or(a.target.Drift.Due.Compare(b.target.Drift.Due), cmp.Compare(a.node.rank, b.node.rank))
-	})
-	if len(due) > 0 {
-		d.plan.requestNext(nextPoll(d.plan.now.Add(1))) // these have ended, or others can start
-	}
-	for _, t := range due[:min(len(due), max(0, r.DriftLimit-running))] {
-		d.plan.addAction(t, VerbVerify, Why{Reason: ReasonDrift, Text: "it is checked whether the node is still as it was left"})
-	}
-}
-
-// awaitObject requests the pass in which the object of a check has ended: no event says so. That it is gone matters when the next check
-// is due, there or for another node that waits.
-func (d driftChecker) awaitObject(t *targetState) {
-	at, due := d.plan.now.Add(1), t.target.Drift.Due
-	isOver := t.target.Drift.Object == "" || t.target.Drift.Ended
-	if isOver && due.After(at) {
-		at = due
-	}
-	d.plan.requestNext(nextPoll(at))
-}
-
-// sweepOld deletes what earlier checks left.
-func (d driftChecker) sweepOld(t *targetState) {
-	for _, object := range t.target.Drift.Old {
-		d.plan.addAction(t, VerbSweep, Why{Reason: ReasonReplaced, Text: "nobody needs " + object + " any more", About: object}).Object = object
-	}
-}
-
-// isBeingChecked reports whether a check runs on the node of a target. One that is to end, or is being deleted, runs until its object is
-// gone, because the request may be on its way or be lost. On a node that is not ready nothing goes, and nothing runs that others wait for.
-func (t *targetState) isBeingChecked() bool {
-	drift := t.target.Drift
-	return drift.Object != "" && !drift.Ended || drift.Going && t.node.Ready
-}
-
-// continueCheck ends a check that has ended, takes too long, or is in the way.
-func (d driftChecker) continueCheck(t *targetState) {
-	drift := t.target.Drift
-	note := func(text string) {
-		why := Why{Reason: ReasonEnded, Text: text, About: drift.Object}
-		d.plan.addAction(t, VerbNote, why).Object = drift.Object
-		if !drift.Keep {
-			d.plan.addAction(t, VerbSweep, why).Object = drift.Object
-		}
-		d.plan.requestNext(nextPoll(d.plan.now.Add(1))) // in which the outcome counts
-	}
-	switch {
-	case !t.isUntouched():
-		why := Why{Reason: ReasonReplaced, Text: "the node is worked on, so it is not checked", About: drift.Object}
-		d.plan.addAction(t, VerbSweep, why).Object = drift.Object
-	case drift.Ended:
-		note("the node was checked")
-	case !d.plan.now.Before(drift.expiresAt()):
-		note("the check took longer than " + drift.Limit.String())
-	default:
-		d.plan.requestNext(nextPoll(drift.expiresAt()))
-	}
-}
-
-// mayCheck reports whether a check may start on the node of a target: everything is done there, and nobody works on it or keeps it
-// from being used.
-func (d driftChecker) mayCheck(t *targetState) bool {
-	r := t.rollout
-	isStarted := !r.Paused && !r.Deleting && r.Broken == nil
-	isDone := t.isComplete() && !t.target.Drift.Going && t.target.Rollback.Cause == nil && t.invalid == nil && t.target.Blocked == nil && !t.target.Leaving
-	return isStarted && isDone && t.isUntouched() && t.node.Ready && !t.node.Sending
-}
-
-// isUntouched reports whether no rollout works on the node of a target, or begins to, and nobody holds it.
-func (t *targetState) isUntouched() bool {
-	n := t.node
-	isUsed := n.occupant != nil || n.objects > 0 || n.isReserved || len(n.Holds) > 0 || n.Cordoned
-	return !isUsed && n.findTarget(func(other *targetState) bool { return other.isAdmittedNow }) == nil
-}
-
-// expiresAt returns when a check takes too long. It counts from when the object was observed, because Created may be a time of another
+// ExpiresAt returns when a check takes too long. It counts from when the object was observed, because Created may be a time of another
 // clock.
-func (d *Drift) expiresAt() time.Time {
+func (d *Drift) ExpiresAt() time.Time {
 	if d.Observed.IsZero() {
 		return d.Created.Add(d.Limit)
 	}

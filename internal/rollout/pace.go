@@ -5,16 +5,16 @@ package rollout
 
 import "slices"
 
-// usesBatches reports whether the pace works in batches.
-func (p Pace) usesBatches() bool {
+// UsesBatches reports whether the pace works in batches.
+func (p Pace) UsesBatches() bool {
 	return slices.Contains(batchPaces, p.Kind)
 }
 
 var batchPaces = []PaceKind{PaceFixed, PaceLinear, PaceExponential, PaceWhole}
 
-// nextSize returns the size of the next batch in a group of this many targets by the strategy alone, without the limit
+// NextSize returns the size of the next batch in a group of this many targets by the strategy alone, without the limit
 // of the group; 0 for as many as possible.
-func (p Pace) nextSize(m Memory, total int) int {
+func (p Pace) NextSize(m Memory, total int) int {
 	if p.Kind == PaceWhole {
 		return 0
 	}
@@ -53,63 +53,63 @@ func progress(m Memory, total int) int {
 	return 100 * (m.Completed + m.Failed) / total
 }
 
-// tally counts the targets of a group.
-type tally struct {
-	total    int // targets
-	finished int
-	failed   int // for good
+// Tally counts the targets of a group.
+type Tally struct {
+	Total    int // targets
+	Finished int
+	Failures int // for good
 
-	members int // targets of the open batch
-	passed  int // of those, the ones that succeeded
-	lost    int // of those, the ones that failed for good
-	pending int // of those, the ones whose outcome is not final
+	Members int // targets of the open batch
+	Passed  int // of those, the ones that succeeded
+	Lost    int // of those, the ones that failed for good
+	Pending int // of those, the ones whose outcome is not final
 }
 
-// afterBatch returns the memory after the open batch. Targets that left it without an outcome do not count; a batch of
+// AfterBatch returns the memory after the open batch. Targets that left it without an outcome do not count; a batch of
 // only such targets changes nothing.
-func (m Memory) afterBatch(p Pace, t tally, epoch int64) Memory {
+func (m Memory) AfterBatch(p Pace, t Tally, epoch int64) Memory {
 	m.Open, m.From, m.Gone = 0, epoch+1, 0
-	ended := t.passed + t.lost
+	ended := t.Passed + t.Lost
 	if ended == 0 {
 		return m
 	}
-	m.Completed, m.Failed, m.LastSize = t.finished, t.failed, ended
-	m.LastFailed = 100*t.passed/ended < p.PassPercent
+	m.Completed, m.Failed, m.LastSize = t.Finished, t.Failures, ended
+	m.LastFailed = 100*t.Passed/ended < p.PassPercent
 	m.Batch++
 	if !m.LastFailed {
 		m.ConsecutiveFailures = 0
 		return m
 	}
 	m.ConsecutiveFailures++
-	m.Stopped = m.Stopped || p.isStoppedBy(m, t.total)
+	m.Stopped = m.Stopped || p.IsStoppedBy(m, t.Total)
 	return m
 }
 
-// isStoppedBy reports whether the failures in a memory stop the group.
-func (p Pace) isStoppedBy(m Memory, total int) bool {
+// IsStoppedBy reports whether the failures in a memory stop the group.
+func (p Pace) IsStoppedBy(m Memory, total int) bool {
 	return p.StopAfter > 0 && m.ConsecutiveFailures >= p.StopAfter && progress(m, total) < p.SafetyLimit
 }
 
-// withBatch returns the memory with a first batch. It is stored before any target is admitted.
-func (m Memory) withBatch(epoch int64) Memory {
+// WithBatch returns the memory with a first batch. It is stored before any target is admitted.
+func (m Memory) WithBatch(epoch int64) Memory {
 	if m.From == 0 {
 		m.From, m.Batch, m.Open, m.Gone = epoch+1, max(1, m.Batch), 0, 0
 	}
 	return m
 }
 
-// isBlank reports whether the memory has no results of earlier batches.
-func (m Memory) isBlank() bool {
+// IsBlank reports whether the memory has no results of earlier batches.
+func (m Memory) IsBlank() bool {
 	return m.Batch <= 1 && m == Memory{Batch: m.Batch, From: m.From, For: m.For, Resumed: m.Resumed}
 }
 
-// resumed returns the memory of a group that continues.
-func (m Memory) resumed() Memory {
+// Continued returns the memory of a group that continues.
+func (m Memory) Continued() Memory {
 	m.Stopped, m.StoppedBy, m.ConsecutiveFailures = false, "", 0
 	return m
 }
 
-// reset returns the memory without the results of earlier batches.
-func (m Memory) reset(epoch int64) Memory {
-	return Memory{For: m.For, Resumed: m.Resumed}.withBatch(epoch)
+// WithoutBatches returns the memory without the results of earlier batches.
+func (m Memory) WithoutBatches(epoch int64) Memory {
+	return Memory{For: m.For, Resumed: m.Resumed}.WithBatch(epoch)
 }

@@ -33,7 +33,7 @@ func TestNextSize(t *testing.T) {
 		{"no targets", linear, Memory{}, 0, 1},
 		{"factor missing", Pace{Kind: PaceExponential, Initial: 1}, Memory{LastSize: 2, Completed: 2}, 20, 2},
 	} {
-		if got := c.pace.nextSize(c.m, c.total); got != c.want {
+		if got := c.pace.NextSize(c.m, c.total); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
@@ -45,35 +45,35 @@ func TestAfterBatch(t *testing.T) {
 		name  string
 		pace  Pace
 		m     Memory
-		tally tally
+		tally Tally
 		want  Memory
 	}{
 		{"passed", pace, Memory{Batch: 1, Open: 4, From: 1},
-			tally{total: 20, finished: 4, passed: 4},
+			Tally{Total: 20, Finished: 4, Passed: 4},
 			Memory{Batch: 2, Completed: 4, LastSize: 4, From: 8}},
 		{"one of four failed", pace, Memory{Batch: 1, Open: 4, From: 1},
-			tally{total: 20, finished: 3, failed: 1, passed: 3, lost: 1},
+			Tally{Total: 20, Finished: 3, Failures: 1, Passed: 3, Lost: 1},
 			Memory{Batch: 2, Completed: 3, Failed: 1, LastSize: 4, LastFailed: true, ConsecutiveFailures: 1, From: 8}},
 		{"another failed batch stops", pace, Memory{Batch: 2, Completed: 3, Failed: 1, LastSize: 4, LastFailed: true, ConsecutiveFailures: 1, Open: 3, From: 4},
-			tally{total: 20, finished: 5, failed: 2, passed: 2, lost: 1},
+			Tally{Total: 20, Finished: 5, Failures: 2, Passed: 2, Lost: 1},
 			Memory{Batch: 3, Completed: 5, Failed: 2, LastSize: 3, LastFailed: true, ConsecutiveFailures: 2, Stopped: true, From: 8}},
 		{"but not behind the safety limit", pace, Memory{Batch: 2, ConsecutiveFailures: 1, Open: 3, From: 4},
-			tally{total: 20, finished: 8, failed: 2, passed: 2, lost: 1},
+			Tally{Total: 20, Finished: 8, Failures: 2, Passed: 2, Lost: 1},
 			Memory{Batch: 3, Completed: 8, Failed: 2, LastSize: 3, LastFailed: true, ConsecutiveFailures: 2, From: 8}},
 		{"a passed batch forgives", pace, Memory{Batch: 2, Failed: 1, LastFailed: true, ConsecutiveFailures: 1, Open: 3, From: 4},
-			tally{total: 20, finished: 6, failed: 1, passed: 3},
+			Tally{Total: 20, Finished: 6, Failures: 1, Passed: 3},
 			Memory{Batch: 3, Completed: 6, Failed: 1, LastSize: 3, From: 8}},
 		{"stopped stays stopped", pace, Memory{Batch: 3, Stopped: true, Open: 1, From: 4},
-			tally{total: 20, finished: 6, passed: 1},
+			Tally{Total: 20, Finished: 6, Passed: 1},
 			Memory{Batch: 4, Completed: 6, LastSize: 1, Stopped: true, From: 8}},
 		{"no target has an outcome: nothing changes", pace, Memory{Batch: 3, LastSize: 2, ConsecutiveFailures: 1, Open: 1, From: 4},
-			tally{total: 20, finished: 6},
+			Tally{Total: 20, Finished: 6},
 			Memory{Batch: 3, LastSize: 2, ConsecutiveFailures: 1, From: 8}},
 		{"threshold, rounded down", Pace{Kind: PaceFixed, PassPercent: 67, SafetyLimit: 100}, Memory{Batch: 1, Open: 3, From: 1},
-			tally{total: 20, finished: 2, failed: 1, passed: 2, lost: 1},
+			Tally{Total: 20, Finished: 2, Failures: 1, Passed: 2, Lost: 1},
 			Memory{Batch: 2, Completed: 2, Failed: 1, LastSize: 3, LastFailed: true, ConsecutiveFailures: 1, From: 8}},
 	} {
-		if got := c.m.afterBatch(c.pace, c.tally, 7); got != c.want {
+		if got := c.m.AfterBatch(c.pace, c.tally, 7); got != c.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
 		}
 	}

@@ -129,3 +129,54 @@ type Plan struct {
 	Maintenance []Maintenance
 	Next        time.Time // when to decide again though nothing has changed; zero for never
 }
+
+// Completion is when a rollout should have finished, from how long its finished targets took.
+type Completion struct {
+	At      time.Time     // when what is in flight ends and the others may begin; zero if unknown
+	Waiting time.Duration // what the others take after that, while they may begin
+}
+
+// MaintenanceState is how far the work on a node is that needs it drained.
+type MaintenanceState string
+
+// The states.
+const (
+	NodePlanned  MaintenanceState = "planned"  // its turn is still to come
+	NodeDraining MaintenanceState = "draining" // the rollout holds it, and it is not drained
+	NodeDrained  MaintenanceState = "drained"  // nothing is in the way of the work
+)
+
+// Maintenance is a target of a rollout with Announce whose work needs its node drained. A held node that is not listed is as far as it
+// was.
+type Maintenance struct {
+	Rollout Ref
+	Node    string
+	State   MaintenanceState
+}
+
+// Drained is a target whose node is being drained and has pods in the way.
+type Drained struct {
+	Rollout Ref
+	Node    string
+	UID     string    // of the node
+	Since   time.Time // zero if unknown
+	Long    bool      // it takes longer than LongDrain
+	Left    int       // pods that must still leave
+	All     int       // pods that had to leave when the drain began
+	Waiting []PodCount
+	Slowest []SlowPod // those that are expected to leave last, at most MaxSlowPods
+}
+
+// PodCount counts the pods that have not left for one reason.
+type PodCount struct {
+	Reason Reason
+	Pods   int
+}
+
+// SlowPod is a pod that has not left its node, and why.
+type SlowPod struct {
+	Pod    string // namespace/name
+	Reason Reason
+	Text   string    // a sentence without a full stop, without the name of the pod
+	Ends   time.Time // when it should be gone; zero if nobody knows
+}

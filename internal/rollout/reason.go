@@ -74,3 +74,12 @@ const (
 	ReasonOrphan     Reason = "Orphan" // the owner of a hold is deleted
 	ReasonGiveUp     Reason = "GiveUp" // the deletion continues without this node
 )
+
+// IsOfGroup reports whether a candidate that waits for this reason waits as all others of its rollout and group do.
+func (r Reason) IsOfGroup() bool {
+	switch r {
+	case ReasonBudget, ReasonBatch, ReasonStopped, ReasonLedger, ReasonWave, ReasonApproval, ReasonWindow, ReasonHealthGate:
+		return true
+	}
+	return false
+}

@@ -1,15 +1,11 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollout is the engine: it makes a Plan from a Snapshot of the cluster.
+// Package rollout has what the engine decides about: it makes a Plan from a Snapshot of the cluster, see the package engine.
 //
-// Decide is pure. It reads only the Snapshot (which contains the clock), changes nothing, and returns the same Plan for
-// the same Snapshot. The Plan is a value: the operator applies it, the CLI prints it, the simulator applies it to a
-// simulated cluster.
-//
-// The engine knows nodes, holds, tasks and budgets. It knows nothing of Kubernetes, Skyhooks or NodeOps: front ends
-// compile those into Rollouts, and the back end turns Actions into API calls. Every Action can be repeated, and every
-// Action and Verdict has a Why that a person can act on.
+// A Snapshot knows nodes, holds, tasks and budgets. It knows nothing of Kubernetes, Skyhooks or NodeOps: front ends compile those into
+// Rollouts, and the back end turns Actions into API calls. Every Action can be repeated, and every Action and Verdict has a Why that a
+// person can act on.
 //
 // The life cycle of a target:
 //
@@ -117,7 +113,7 @@ type Reservation struct {
 	Order   int       // Target.Visit.Order of the admission
 	Batch   int64     // Epoch of the write; it is observed when Target.Visit.Batch is not lower
 	Since   time.Time // Snapshot.Now when it was written
-	// when this process observed it first, see Durations; zero if unknown
+	// when this process observed it first, see timing.Durations; zero if unknown
 	Observed time.Time
 	Ended    bool // the target is finished for good, and is listed no longer
 }
@@ -213,6 +209,17 @@ type Omitted struct {
 	Waiting  int // for admission, behind other targets of the rollout and group
 	Blocked  int // they have work, and a gate stops them
 	Excluded int // they have work, and a label or a taint excludes their node
+}
+
+func (o *Omitted) Total() int { return o.Finished + o.Waiting + o.Blocked + o.Excluded }
+
+// OmittedWork returns how many targets with work a snapshot leaves out.
+func (r *Rollout) OmittedWork() int {
+	n := 0
+	for _, o := range r.Omitted {
+		n += o.Waiting + o.Blocked + o.Excluded
+	}
+	return n
 }
 
 // CopyTarget replaces a target by a copy, which may be changed, and returns it. What the target points to, and the items of its slices,

@@ -78,8 +78,8 @@ func (v Versions) Merge(o Versions) Versions {
 	return joinVersions(all)
 }
 
-// restrict returns the versions of some rollouts, or all if none of these has any.
-func (v Versions) restrict(rollouts map[Ref]bool) Versions {
+// Restrict returns the versions of some rollouts, or all if none of these has any.
+func (v Versions) Restrict(rollouts map[Ref]bool) Versions {
 	hashes := v.split()
 	kept := map[string]string{}
 	for r := range rollouts {
@@ -93,9 +93,9 @@ func (v Versions) restrict(rollouts map[Ref]bool) Versions {
 	return joinVersions(kept)
 }
 
-// isReplaced reports whether something else is rolled out now. When a rollout appears, that is new: batches begin with few nodes
+// IsReplaced reports whether something else is rolled out now. When a rollout appears, that is new: batches begin with few nodes
 // again. But it does not make a stopped group continue: for that a rollout of these versions has to change or to go.
-func (v Versions) isReplaced(now Versions, isStopped bool) bool {
+func (v Versions) IsReplaced(now Versions, isStopped bool) bool {
 	before, after := v.split(), now.split()
 	for id, hash := range before {
 		got, exists := after[id]
@@ -109,5 +109,5 @@ func (v Versions) isReplaced(now Versions, isStopped bool) bool {
 	return hasNew && !isStopped
 }
 
-// hasIDs reports whether rollouts are told apart. Earlier operators stored one hash for all of a shared group.
-func (v Versions) hasIDs() bool { return strings.Contains(string(v), "=") }
+// HasIDs reports whether rollouts are told apart. Earlier operators stored one hash for all of a shared group.
+func (v Versions) HasIDs() bool { return strings.Contains(string(v), "=") }

@@ -29,18 +29,18 @@ func TestVersions(t *testing.T) {
 		{"another takes its place", a1, b1, true, true},
 		{"without IDs", "1", "2", true, true},
 	} {
-		if got := c.before.isReplaced(c.now, false); got != c.replaced {
+		if got := c.before.IsReplaced(c.now, false); got != c.replaced {
 			t.Errorf("%s: replaced %v", c.name, got)
 		}
-		if got := c.before.isReplaced(c.now, true); got != c.continues {
+		if got := c.before.IsReplaced(c.now, true); got != c.continues {
 			t.Errorf("%s: a stopped group continues: %v", c.name, got)
 		}
 	}
 	both := a1.Merge(b1).Merge(c1)
-	if got := both.restrict(map[Ref]bool{ParseRef("Skyhook/b"): true, ParseRef("NodeOp/x/y"): true}); got != b1 {
+	if got := both.Restrict(map[Ref]bool{ParseRef("Skyhook/b"): true, ParseRef("NodeOp/x/y"): true}); got != b1 {
 		t.Errorf("of Skyhook b there is %q", got)
 	}
-	if got := both.restrict(map[Ref]bool{ParseRef("NodeOp/x/y"): true}); got != both {
+	if got := both.Restrict(map[Ref]bool{ParseRef("NodeOp/x/y"): true}); got != both {
 		t.Errorf("without a Skyhook that failed there is %q", got)
 	}
 	var many Versions

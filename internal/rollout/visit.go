@@ -3,7 +3,10 @@
 
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Visit is what a node records of the admissions of a target: the one that goes on, or what is kept of the latest.
 type Visit struct {
@@ -26,4 +29,21 @@ type Numbering struct {
 	Next   int  // as stored: order of the next admission; 0 after all work was done
 	// above the orders of the admissions that are being sent to their nodes; 0 if there are none
 	OnTheirWay int
+}
+
+// FindUsual returns how long visits of a rollout usually take: nine of ten finished targets took at most as long. It is 0 without
+// any.
+func FindUsual(targets []*Target) time.Duration {
+	var visits []time.Duration
+	for _, t := range targets {
+		hasWork := slices.ContainsFunc(t.Tasks, func(k Task) bool { return k.State != StateDone })
+		if isFinished := !t.Visit.Admitted && !t.Leaving && !hasWork; isFinished && t.Visit.Took > 0 {
+			visits = append(visits, t.Visit.Took)
+		}
+	}
+	if len(visits) == 0 {
+		return 0
+	}
+	slices.Sort(visits)
+	return visits[(9*len(visits)-1)/10]
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
@@ -20,7 +21,7 @@ var farFuture = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
 func (o *operator) restart() {
 	o.s.processes++
 	o.pending, o.inFlight, o.process = nil, nil, o.s.processes
-	o.durations, o.asked, o.skew = rollout.NewDurations(), map[string]bool{}, 0
+	o.durations, o.asked, o.skew = timing.NewDurations(), map[string]bool{}, 0
 	if o.s.chance(o.s.rates.clock) {
 		choices := []time.Duration{-3 * time.Hour, -time.Minute, 30 * time.Second, 2 * time.Hour, 26 * time.Hour}
 		o.skew = choices[o.s.random.Intn(len(choices))]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
@@ -23,7 +24,7 @@ func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 	if s.decisions%4 == 0 {
 		before = sim.Clone(snap)
 	}
-	plan := rollout.Decide(snap)
+	plan := engine.Decide(snap)
 	s.checkReasons(plan)
 	s.checkDriftLimit(snap, plan)
 	s.checkPullLimit(snap, plan)
@@ -38,7 +39,7 @@ func (s *faultTest) decide(snap rollout.Snapshot) rollout.Plan {
 		if !reflect.DeepEqual(snap, before) {
 			s.failf("Decide changed the snapshot")
 		}
-		again := rollout.Decide(shuffleSnapshot(s.random, before))
+		again := engine.Decide(shuffleSnapshot(s.random, before))
 		if one, two := sortPlan(plan), sortPlan(again); !reflect.DeepEqual(one, two) {
 			s.failf("the plan depends on the order of the input:\n%+v\n%+v", one, two)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
@@ -35,7 +36,7 @@ func (s *faultTest) checkDriftChangesNothing(snap rollout.Snapshot, plan rollout
 		return a.Verb == rollout.VerbVerify || a.Verb == rollout.VerbNote || a.Verb == rollout.VerbSweep && objects[a.Object]
 	}
 	plan.Actions = slices.DeleteFunc(slices.Clone(plan.Actions), isOfDrift)
-	one, two := sortPlan(plan), sortPlan(rollout.Decide(without))
+	one, two := sortPlan(plan), sortPlan(engine.Decide(without))
 	one.Next, two.Next = snap.Now, snap.Now
 	if len(one.Actions) == 0 {
 		one.Actions = two.Actions[:min(len(two.Actions), 0)]

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
@@ -223,7 +224,7 @@ func (s *faultTest) checkRest() {
 	var plan rollout.Plan
 	for range 60 {
 		v := c.View()
-		plan = rollout.Decide(v.Snapshot)
+		plan = engine.Decide(v.Snapshot)
 		isEmpty := len(plan.Actions)+len(plan.Ledgers) == 0
 		if isEmpty && !sim.HasStatusChange(v, plan) {
 			return

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
@@ -24,7 +25,7 @@ type operator struct {
 	inFlight map[string]*nodeWrites // by node
 
 	skew      time.Duration // of its clock
-	durations *rollout.Durations
+	durations *timing.Durations
 	asked     map[string]bool // pods whose eviction it requested
 	process   int
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 )
 
 // Durations defines how long everything takes in a run. Every task succeeds.
@@ -44,8 +45,8 @@ func Run(s rollout.Snapshot, durations Durations, limit time.Duration) Timeline 
 // runner knows when running tasks and evicted pods end.
 type runner struct {
 	cluster      *Cluster
-	pruner       *rollout.Pruner // nil decides about all targets each time
-	decided      int             // targets that were evaluated so far
+	pruner       *engine.Pruner // nil decides about all targets each time
+	decided      int            // targets that were evaluated so far
 	durations    Durations
 	ends         map[string]time.Time // by object
 	terminations map[string]time.Time // by UID of an evicted pod
@@ -67,7 +68,7 @@ func newRunner(s rollout.Snapshot, durations Durations) *runner {
 		simplifyPulls(of)
 		of.Drain.WaitFirst = of.Drain.WaitFirst && isProtected // otherwise nothing is waited for, and targets can be left out
 	}
-	r.pruner = rollout.NewPruner(&r.cluster.State)
+	r.pruner = engine.NewPruner(&r.cluster.State)
 	for node := range r.cluster.Workloads {
 		r.draining[node] = true
 	}
@@ -165,7 +166,7 @@ func (r *runner) endExclusion(a *rollout.Action) {
 // findUnfinished returns the verdicts of all targets that are not finished now.
 func (r *runner) findUnfinished() []rollout.Report {
 	var out []rollout.Report
-	for _, report := range rollout.Decide(r.cluster.View().Snapshot).Reports {
+	for _, report := range engine.Decide(r.cluster.View().Snapshot).Reports {
 		report.Verdicts = slices.DeleteFunc(report.Verdicts, func(v rollout.Verdict) bool {
 			return v.Phase == rollout.PhaseFinished
 		})
@@ -206,7 +207,7 @@ func (r *runner) decide() (View, rollout.Plan) {
 	if r.pruner == nil {
 		v := r.cluster.View()
 		r.decided += countTargets(&v.Snapshot)
-		return v, rollout.Decide(v.Snapshot)
+		return v, engine.Decide(v.Snapshot)
 	}
 	s, plan := r.pruner.Decide(func(s *rollout.Snapshot) {
 		r.cluster.addPods(s)

@@ -10,6 +10,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 )
 
 // With two spellings of one version on a node the inherited record must not depend on the order of a map.
@@ -44,7 +45,7 @@ func TestControlPlaneGoesFirst(t *testing.T) {
 			snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, BootID: n.BootID, Known: true})
 		}
 		var admitted []string
-		for _, a := range rollout.Decide(snap).Actions {
+		for _, a := range engine.Decide(snap).Actions {
 			if a.Verb == rollout.VerbAdmit {
 				admitted = append(admitted, a.Node)
 			}

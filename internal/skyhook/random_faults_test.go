@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 )
 
 // injectFault changes something that users or failures change.
@@ -70,7 +70,7 @@ func (l *randomRun) damage(n *corev1.Node) {
 
 // restartOperator makes the operator a new process, whose clock may be wrong.
 func (l *randomRun) restartOperator() {
-	l.durations = rollout.NewDurations()
+	l.durations = timing.NewDurations()
 	l.skew = []time.Duration{0, 2 * time.Hour, -3 * time.Hour, 26 * time.Hour}[l.rng.Intn(4)]
 	l.log = append(l.log, "the clock of the operator is wrong by "+l.skew.String())
 }

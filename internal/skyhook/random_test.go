@@ -21,6 +21,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 )
 
 var (
@@ -42,7 +44,7 @@ func TestRandomRuns(t *testing.T) {
 	for i := range *seeds {
 		seed := *first + int64(i)
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			l := &randomRun{testCluster: newTestCluster(t), rng: rand.New(rand.NewSource(seed)), budget: 2, damaged: map[string]string{}, durations: rollout.NewDurations()}
+			l := &randomRun{testCluster: newTestCluster(t), rng: rand.New(rand.NewSource(seed)), budget: 2, damaged: map[string]string{}, durations: timing.NewDurations()}
 			l.run()
 		})
 		if !ok {
@@ -60,7 +62,7 @@ type randomRun struct {
 	rebooted []string
 	damaged  map[string]string // nodeState by node, as it was before it was damaged
 
-	durations *rollout.Durations // of the present process of the operator
+	durations *timing.Durations // of the present process of the operator
 }
 
 func (l *randomRun) chance(percent int) bool { return !l.quiet && l.rng.Intn(100) < percent }
@@ -273,7 +275,7 @@ func (l *randomRun) decide(c *Compiled) rollout.Plan {
 		snap.Rollouts[0].CopyTarget(i).Drain.PodsSeen = true
 	}
 	l.durations.Measure(&snap)
-	plan := rollout.Decide(snap)
+	plan := engine.Decide(snap)
 	l.durations.RecordDrains(snap, plan)
 	return plan
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 )
 
 const simple = `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1"}}}}}`
@@ -356,7 +357,7 @@ func TestTaintAfterReboot(t *testing.T) {
 		n.Status.NodeInfo.BootID = w.nextBoot(n.Status.NodeInfo.BootID)
 		w.bumpVersion(n)
 		c := w.compile(s)
-		plan := rollout.Decide(rollout.Snapshot{
+		plan := engine.Decide(rollout.Snapshot{
 			Now: w.now, Groups: c.Groups, Ledgers: []rollout.Ledger{c.Ledger}, Rollouts: []rollout.Rollout{c.Rollout},
 			Nodes: []rollout.Node{{Name: "n1", UID: string(n.UID), Ready: true, BootID: n.Status.NodeInfo.BootID, Known: true}},
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 )
 
 const (
@@ -45,7 +46,7 @@ func (w *testCluster) pass(loses func(rollout.Action) bool) bool {
 		snap.Nodes = append(snap.Nodes, rollout.Node{Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, Cordoned: n.Unschedulable,
 			BootID: n.BootID, Holds: n.Holds(nil), Known: n.IsKnown()})
 	}
-	plan := rollout.Decide(snap)
+	plan := engine.Decide(snap)
 	for _, a := range plan.Actions {
 		i := slices.IndexFunc(all, func(c *Compiled) bool { return c.Rollout.Ref == a.Rollout })
 		if loses != nil && loses(a) {

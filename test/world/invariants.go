@@ -18,7 +18,7 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 )
 
 func nodeKey(name string) client.ObjectKey { return client.ObjectKey{Name: name} }
@@ -223,7 +223,7 @@ func (r *Run) checkEmptyPlan() {
 		return
 	}
 	snapshot, _ := cluster.Snapshot(o, r.now)
-	if plan := rollout.Decide(snapshot); len(plan.Actions) > 0 {
+	if plan := engine.Decide(snapshot); len(plan.Actions) > 0 {
 		r.violate("at rest the plan is empty", "%+v", plan.Actions)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 )
 
 // Input is everything that one NodeOp is compiled from.
@@ -35,7 +36,7 @@ type Input struct {
 	Refused       node.Refusals  // tasks whose objects the API server refused at their last attempt
 	Namespaces    []string       // whose NodeOps are executed; empty for all
 	Now           time.Time      // as in the Snapshot
-	Durations     *rollout.Durations
+	Durations     *timing.Durations
 }
 
 // Budget is what a DeploymentPolicy allows.

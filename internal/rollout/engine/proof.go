@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
+
+// prover keeps nodes on which all work is done until what must be true of them is true.
+type prover struct{ *taskBoard }
+
+// retireProven retires a target whose outcomes are all recorded, if its proof allows that. What is true counts only after it was
+// recorded that the proof is waited for: what was observed before may be older than the outcomes.
+func (p prover) retireProven() {
+	t := p.target
+	proof := t.openProof()
+	switch {
+	case proof == nil:
+		retirer(p).retireDone()
+	case t.hasWork, proof.Since.IsZero(): // outcomes that this plan records are newer than the snapshot
+		p.plan.addAction(t, rollout.VerbProve, rollout.Why{Reason: rollout.ReasonProof, Text: "all work is done"})
+		t.verdict = rollout.Verdict{Phase: rollout.PhaseInFlight, Why: proof.WaitReason(p.plan.now)}
+	case proof.Missing == nil:
+		p.sweepChecks(proof)
+		retirer(p).retireDone()
+	case !proof.IsLate(p.plan.now):
+		p.startChecks(proof)
+		p.plan.requestNext(proof.ExpiresAt())
+		t.verdict = rollout.Verdict{Phase: rollout.PhaseInFlight, Why: proof.WaitReason(proof.Since)}
+	case t.target.MayRollBackUnproven():
+		p.sweepChecks(proof)
+		retirer(p).rollBack(proof.FailureReason("the node goes back"))
+	case proof.Release:
+		why := proof.FailureReason("the node is given back all the same")
+		p.sweepChecks(proof)
+		if retirer(p).retireUnfailed(why) {
+			t.verdict = rollout.Verdict{Phase: rollout.PhaseFinished, Why: why}
+		}
+	default:
+		p.startChecks(proof)
+		t.verdict = rollout.Verdict{Phase: rollout.PhaseFailed, Why: proof.FailureReason("the node is not given back")}
+		if t.target.Rollback.IfUnproven {
+			t.verdict.Why = t.target.WithRefusal(t.verdict.Why)
+		}
+	}
+}
+
+// startChecks creates the objects that check the node, also when the proof is late: the node is given back once it is complete.
+func (p prover) startChecks(proof *rollout.Proof) {
+	if proof.Start && !p.target.rollout.Paused {
+		p.plan.addAction(p.target, rollout.VerbCheck, rollout.Why{Reason: rollout.ReasonProof, Text: "it is checked whether the node may be given back"})
+	}
+}
+
+// sweepChecks deletes these objects, because the node is given back.
+func (p prover) sweepChecks(proof *rollout.Proof) {
+	for _, object := range proof.Objects {
+		why := rollout.Why{Reason: rollout.ReasonEnded, Text: "the node is given back", About: object}
+		p.plan.addAction(p.target, rollout.VerbSweep, why).Object = object
+	}
+}
+
+// openProof returns the proof that a target in flight needs before it is given back. A deletion, and a node that is no longer
+// selected, need none.
+func (t *targetState) openProof() *rollout.Proof {
+	if !t.target.Visit.Admitted || t.rollout.Deleting || t.target.Leaving {
+		return nil
+	}
+	return t.target.Proof
+}
+
+// isProofFailed reports whether all work is done, the proof is late and the node stays.
+func (t *targetState) isProofFailed(now time.Time) bool {
+	proof := t.openProof()
+	return proof != nil && !t.hasWork && proof.Missing != nil && proof.IsLate(now) && !proof.Release
+}

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import "github.com/skyhook-k8s/skyhook/internal/rollout"
+
+// tainter adds and removes the runtime-required taint.
+type tainter struct{ *planner }
+
+// taintNewNodes keeps workloads away from nodes that are not prepared yet.
+func (p tainter) taintNewNodes() {
+	for i := range p.targets {
+		t := &p.targets[i]
+		if !t.needsTaint() || t.node.tainting {
+			continue
+		}
+		t.node.tainting = true
+		why := rollout.Why{Reason: rollout.ReasonNewNode, Text: "the node is new and not prepared yet"}
+		if t.target.Rebooted {
+			why = rollout.Why{Reason: rollout.ReasonNodeBooted, Text: "the node booted, and its packages are applied again"}
+		}
+		p.plan.addAction(t, rollout.VerbTaint, why)
+	}
+}
+
+// needsTaint reports whether the rollout prepares new nodes and this node is one, or has lost its preparation with a boot.
+func (t *targetState) needsTaint() bool {
+	isActive := t.rollout.Taint.NewNodes && !t.rollout.isBypassed()
+	if !isActive || !t.isRequired() {
+		return false
+	}
+	isUnprepared := !t.node.Known || t.target.Rebooted
+	return isUnprepared && !t.node.Tainted && t.hasWork && t.invalid == nil
+}
+
+// untaintFinished removes the taint from nodes on which everything that is required is finished.
+func (p tainter) untaintFinished() {
+	for i := range p.targets {
+		t := &p.targets[i]
+		if t.isRequired() {
+			p.plan.untaintNode(t)
+		}
+	}
+}
+
+// isRequired reports whether the node must be prepared by this rollout.
+func (t *targetState) isRequired() bool {
+	if !t.rollout.Taint.Required || t.rollout.Deleting {
+		return false
+	}
+	return t.exists && !t.target.Leaving
+}
+
+// untaintRetired removes the taint with the target that this plan retires: after it there may be no target left to
+// do so.
+func (p *draftPlan) untaintRetired(t *targetState) {
+	if t.rollout.Taint.Required {
+		t.isRetired = true
+		p.untaintNode(t)
+	}
+}
+
+// untaintNode removes the taint of a node unless a target on it is not finished. A failed one is not: the node is not
+// prepared.
+func (p *draftPlan) untaintNode(t *targetState) {
+	if !t.node.Tainted || t.node.untainted {
+		return
+	}
+	isUnprepared := func(o *targetState) bool {
+		isOpen := o.hasWork || o.target.Visit.Admitted || o.invalid != nil
+		return isOpen && o.isRequired() && !o.isRetired
+	}
+	if t.node.findTarget(isUnprepared) != nil {
+		return
+	}
+	t.node.untainted = true
+	why := rollout.Why{Reason: rollout.ReasonFinished, Text: "everything that is required on the node is finished"}
+	keepsCordon := t.node.findTarget(func(o *targetState) bool { return o.isRequired() && o.rollout.Taint.CordonAfter }) != nil
+	if keepsCordon {
+		why.Text += "; it is cordoned until somebody makes it schedulable"
+	}
+	p.addAction(t, rollout.VerbUntaint, why).Cordon = keepsCordon
+}
