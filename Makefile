@@ -157,7 +157,7 @@ chart: ## render the chart with its values, and install, upgrade and uninstall i
 .PHONY: release
 release: ## build images, chart, kubectl-skyhook, SBOMs and checksums of VERSION=v1.2.3 into dist/release
 	go run ./hack/mkimage --only operator,agent,shell,packages --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/release/images
-	go run ./hack/mkrelease --version $(VERSION) --out dist/release
+	hack/release.sh $(VERSION) dist/release
 
 # What signs. It is built from its module; COSIGN=cosign takes the one on the PATH.
 COSIGN ?= go run github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5
@@ -170,9 +170,18 @@ release-check: ## compare dist/release with the checksums that another machine g
 	diff $(SUMS) dist/release/SHA256SUMS
 	cd dist/release && sha256sum --check --strict --quiet SHA256SUMS
 
+.PHONY: release-test
+release-test: ## make a release twice, compare both, and check the archives of the plugin and the manifest for krew
+	rm -rf dist/release dist/second
+	$(MAKE) release VERSION=v7.8.9-rc.1
+	mv dist/release dist/second
+	$(MAKE) release VERSION=v7.8.9-rc.1
+	$(MAKE) release-check SUMS=dist/second/SHA256SUMS
+	cd test/chart && SKYHOOK_RELEASE=$(CURDIR)/dist/release go test -count=1 -run '^TestArchives$$' ./render
+
 .PHONY: publish
 publish: ## push the images of dist/release with their SBOMs and the chart; IMAGES and CHARTS are the repositories, ARGS=--plain-http without TLS
-	go run ./hack/mkpublish --images $(IMAGES) --charts $(CHARTS) $(ARGS)
+	hack/publish.sh dist/release $(IMAGES) $(CHARTS) $(ARGS)
 
 .PHONY: sign
 sign: ## sign what was published, and SHA256SUMS, keyless or with ARGS="--key cosign.key"
@@ -183,6 +192,10 @@ sign: ## sign what was published, and SHA256SUMS, keyless or with ARGS="--key co
 github-release: ## make a draft of a release of VERSION on GitHub from dist/release (needs gh)
 	gh release create $(VERSION) --verify-tag --draft --title $(VERSION) $(if $(findstring -,$(VERSION)),--prerelease) --notes-file dist/release/release-notes.md \
 	  dist/SHA256SUMS.sigstore.json $$(find dist/release -maxdepth 1 -type f) dist/release/images/*.spdx.json dist/release/images/digests.txt
+
+.PHONY: krew-manifest
+krew-manifest: ## download the manifest for krew of the release VERSION from GitHub (needs gh)
+	gh release download $(VERSION) --pattern skyhook.yaml --clobber
 
 .PHONY: release-package
 release-package: FOLDER = packages/$(patsubst %/,%,$(dir $(TAG)))

@@ -73,24 +73,25 @@ type listedPackage struct {
 	}
 }
 
-// Collect returns the modules that the programs below cmd contain on the platforms, such as linux/amd64, sorted by path. It fails on a
-// module without a licence, with an unknown one, or with one that is not allowed.
-func Collect(ctx context.Context, root string, programs, platforms []string) ([]Module, error) {
+// Build is a program below cmd on a platform, such as linux/amd64.
+type Build struct{ Program, Platform string }
+
+// Collect returns the modules that programs contain, sorted by path. It fails on a module without a licence, with an unknown one, or with
+// one that is not allowed.
+func Collect(ctx context.Context, root string, builds ...Build) ([]Module, error) {
 	found := map[string]*Module{}
-	for _, program := range programs {
-		for _, platform := range platforms {
-			packages, err := listPackages(ctx, root, program, platform)
-			if err != nil {
+	for _, b := range builds {
+		packages, err := listPackages(ctx, root, b)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range packages {
+			if err := addPackage(found, p, b.Program); err != nil {
 				return nil, err
-			}
-			for _, p := range packages {
-				if err := addPackage(found, p, program); err != nil {
-					return nil, err
-				}
 			}
 		}
 	}
-	if err := addStandardLibrary(ctx, found, programs); err != nil {
+	if err := addStandardLibrary(ctx, found, builds); err != nil {
 		return nil, err
 	}
 
@@ -104,13 +105,13 @@ func Collect(ctx context.Context, root string, programs, platforms []string) ([]
 	return all, errors.Join(errs...)
 }
 
-// listPackages lists what a program is compiled from on a platform.
-func listPackages(ctx context.Context, root, program, platform string) ([]listedPackage, error) {
-	system, arch, _ := strings.Cut(platform, "/")
+// listPackages lists what a program is compiled from.
+func listPackages(ctx context.Context, root string, b Build) ([]listedPackage, error) {
+	system, arch, _ := strings.Cut(b.Platform, "/")
 	out, err := runGo(ctx, root, []string{"GOOS=" + system, "GOARCH=" + arch, "CGO_ENABLED=0"},
-		"list", "-deps", "-json=ImportPath,Dir,Standard,Module", "./cmd/"+program)
+		"list", "-deps", "-json=ImportPath,Dir,Standard,Module", "./cmd/"+b.Program)
 	if err != nil {
-		return nil, fmt.Errorf("listing the packages of %s for %s: %w", program, platform, err)
+		return nil, fmt.Errorf("listing the packages of %s for %s: %w", b.Program, b.Platform, err)
 	}
 	var all []listedPackage
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
@@ -118,7 +119,7 @@ func listPackages(ctx context.Context, root, program, platform string) ([]listed
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("reading the packages of %s: %w", program, err)
+			return nil, fmt.Errorf("reading the packages of %s: %w", b.Program, err)
 		}
 		all = append(all, p)
 	}
@@ -163,15 +164,15 @@ func addPackage(found map[string]*Module, p listedPackage, program string) error
 }
 
 // addStandardLibrary adds Go itself, which is part of every program.
-func addStandardLibrary(ctx context.Context, found map[string]*Module, programs []string) error {
+func addStandardLibrary(ctx context.Context, found map[string]*Module, builds []Build) error {
 	out, err := runGo(ctx, ".", nil, "env", "GOROOT", "GOVERSION")
 	if err != nil {
 		return fmt.Errorf("finding Go: %w", err)
 	}
 	root, version, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	m := &Module{Path: StandardLibrary, Version: version}
-	for _, program := range programs {
-		m.addProgram(program)
+	for _, b := range builds {
+		m.addProgram(b.Program)
 	}
 	found[m.Path] = m
 	return m.addFiles(root, ".")

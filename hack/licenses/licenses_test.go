@@ -12,7 +12,7 @@ import (
 
 // TestCollect collects the licences of a small program of this repository.
 func TestCollect(t *testing.T) {
-	modules, err := Collect(t.Context(), "../..", []string{"shell", "pause"}, []string{"linux/amd64"})
+	modules, err := Collect(t.Context(), "../..", Build{"shell", "linux/amd64"}, Build{"pause", "linux/amd64"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestChoice(t *testing.T) {
 	if err := m.identify(); err != nil || !slices.Equal(m.Licenses, []string{"Apache-2.0"}) {
 		t.Errorf("one allowed licence: %v, %v", m.Licenses, err)
 	}
-	modules, err := Collect(t.Context(), "../..", []string{"kubectl-skyhook"}, []string{"linux/amd64"})
+	modules, err := Collect(t.Context(), "../..", Build{"kubectl-skyhook", "linux/amd64"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +93,6 @@ func TestTexts(t *testing.T) {
 	}))
 	if strings.Count(got, "\nfree\n") != 1 || !strings.Contains(got, "\na v1 (LICENSE)\nb v2 (COPYING)\n---") || !strings.Contains(got, "\na v1 (NOTICE)\n") {
 		t.Errorf("the texts are\n%s", got)
-	}
-}
-
-func TestMerge(t *testing.T) {
-	got := Merge([]Module{{Path: "a", Programs: []string{"x"}}, {Path: "c"}}, []Module{{Path: "a", Programs: []string{"w"}}, {Path: "b"}})
-	if len(got) != 3 || got[1].Path != "b" || !slices.Equal(got[0].Programs, []string{"w", "x"}) {
-		t.Errorf("merged: %+v", got)
 	}
 }
 

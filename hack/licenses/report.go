@@ -5,7 +5,6 @@ package licenses
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -55,20 +54,4 @@ versions.
 		fmt.Fprintf(&out, "| %s | %s | %s |\n", name, strings.Join(m.Licenses, ", "), strings.Join(m.Programs, ", "))
 	}
 	return []byte(out.String())
-}
-
-// Merge joins two lists of modules, sorted by path.
-func Merge(a, b []Module) []Module {
-	merged := slices.Clone(a)
-	for _, m := range b {
-		i, isKnown := slices.BinarySearchFunc(merged, m, func(x, y Module) int { return strings.Compare(x.Path, y.Path) })
-		if !isKnown {
-			merged = slices.Insert(merged, i, m)
-			continue
-		}
-		for _, program := range m.Programs {
-			merged[i].addProgram(program)
-		}
-	}
-	return merged
 }

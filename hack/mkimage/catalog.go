@@ -28,13 +28,14 @@ type product struct {
 	// limit is what the unpacked files of the image may weigh, and fileLimit what the program may, in MB of 10⁶ bytes.
 	limit, fileLimit int64
 	files            func(*image.Tree)
+	dataModule       string // the Go module that files come from
 }
 
 // products are all but the packages, which are found in their folder.
 func products() []product {
 	return []product{
 		{name: "operator", title: "skyhook-operator", program: "cmd/operator", file: "/manager", entry: true,
-			user: "10001:10001", limit: 66, files: addRoots},
+			user: "10001:10001", limit: 66, files: addRoots, dataModule: "golang.org/x/crypto/x509roots/fallback"},
 		// The agent is root: it changes its root to that of the host.
 		{name: "agent", title: "skyhook-agent", program: "cmd/skyhook-agent", file: "/usr/local/bin/skyhook-agent", entry: true,
 			user: "0:0", limit: 16, fileLimit: 12, files: addScratchFolders},

@@ -12,14 +12,16 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/skyhook-k8s/skyhook/hack/licenses"
 	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
 )
 
 // A maker builds each program and each image once.
@@ -35,6 +37,7 @@ type imageBuilder struct {
 type builtImage struct {
 	short string
 	image.Named
+	sbom []byte
 }
 
 func newImageBuilder(set settings, progress io.Writer) (*imageBuilder, error) {
@@ -71,14 +74,22 @@ func (m *imageBuilder) buildAll(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("image %s: %w", p.name, err)
 		}
-		all = append(all, builtImage{p.name, img})
+		sbom, err := m.listContents(p)
+		if err != nil {
+			return err
+		}
+		all = append(all, builtImage{p.name, img, sbom})
 	}
 	for _, name := range packages {
 		img, err := m.buildPackage(ctx, name)
 		if err != nil {
 			return fmt.Errorf("image packages/%s: %w", name, err)
 		}
-		all = append(all, builtImage{"packages-" + name, img})
+		sbom, err := pkgimage.SBOM(img.Index)
+		if err != nil {
+			return err
+		}
+		all = append(all, builtImage{"packages-" + name, img, sbom})
 	}
 	for _, img := range all {
 		if err := m.writeImage(img); err != nil {
@@ -98,63 +109,33 @@ func (m *imageBuilder) buildAll(ctx context.Context, out io.Writer) error {
 	return m.printList(out, all)
 }
 
-// selectImages are the products and packages to build. What is asked for and not there is an error before anything is built.
+// selectImages are the products and packages to build: all, or those asked for. One that is not there is an error before anything is built.
 func (m *imageBuilder) selectImages() ([]product, []string, error) {
+	isWanted := func(name string) bool { return m.only == nil || slices.Contains(m.only, name) }
 	var wanted []product
-	var missing, there []string
 	for _, p := range products() {
-		_, err := os.Stat(filepath.Join(m.module, filepath.FromSlash(p.program)))
-		if err == nil {
-			there = append(there, p.name)
+		if isWanted(p.name) {
+			wanted = append(wanted, p)
 		}
-		if m.only != nil && !slices.Contains(m.only, p.name) {
-			continue
-		}
-		if err != nil {
-			missing = append(missing, fmt.Sprintf("image %s needs the folder %s, which does not exist", p.name, p.program))
-		}
-		wanted = append(wanted, p)
 	}
-	packages, err := m.listPackages()
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(missing) > 0 {
-		return nil, nil, fmt.Errorf("%s; images that can be built: --only %s", strings.Join(missing, "; "), strings.Join(append(there, "packages"), ","))
-	}
-	return wanted, packages, nil
-}
-
-// listPackages are the folders of packages/ with a config.json, all of them or those named.
-func (m *imageBuilder) listPackages() ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(m.module, "packages", "*", "config.json"))
 	if err != nil {
-		return nil, fmt.Errorf("looking for packages: %w", err)
+		return nil, nil, fmt.Errorf("looking for packages: %w", err)
 	}
-	var all []string
+	var packages, there []string
 	for _, file := range found {
-		all = append(all, filepath.Base(filepath.Dir(file)))
-	}
-	if m.only == nil {
-		return all, nil
-	}
-	if slices.Contains(m.only, "packages") {
-		if len(all) == 0 {
-			return nil, errors.New("there is no package: no folder packages/NAME has a config.json")
+		name := filepath.Base(filepath.Dir(file))
+		there = append(there, "packages/"+name)
+		if isWanted("packages") || isWanted("packages/"+name) {
+			packages = append(packages, name)
 		}
-		return all, nil
 	}
-	var named []string
 	for _, name := range m.only {
-		if path.Dir(name) != "packages" {
-			continue
+		if path.Dir(name) == "packages" && !slices.Contains(there, name) {
+			return nil, nil, fmt.Errorf("there is no package %s: %s/config.json does not exist; there are %s", name, name, strings.Join(there, ", "))
 		}
-		if !slices.Contains(all, path.Base(name)) {
-			return nil, fmt.Errorf("there is no package %s: %s/config.json does not exist; there are %s", name, name, strings.Join(all, ", "))
-		}
-		named = append(named, path.Base(name))
 	}
-	return named, nil
+	return wanted, packages, nil
 }
 
 // buildProduct builds an image with one program.
@@ -193,12 +174,8 @@ func (m *imageBuilder) buildProduct(ctx context.Context, p product) (image.Named
 
 // shellImage is the shell image, built when the first image needs it.
 func (m *imageBuilder) shellImage(ctx context.Context) (image.Named, error) {
-	for _, p := range products() {
-		if p.name == "shell" {
-			return m.buildProduct(ctx, p)
-		}
-	}
-	return image.Named{}, errors.New("there is no shell image")
+	all := products()
+	return m.buildProduct(ctx, all[slices.IndexFunc(all, func(p product) bool { return p.name == "shell" })])
 }
 
 func (m *imageBuilder) buildTree(ctx context.Context, p product, platform v1.Platform) (*image.Tree, error) {
@@ -235,7 +212,7 @@ func (m *imageBuilder) addLicenses(ctx context.Context, t *image.Tree, p product
 		}
 		t.Bytes(folder+"/"+name, 0o644, text)
 	}
-	modules, err := licenses.Collect(ctx, m.module, []string{path.Base(p.program)}, []string{platform.OS + "/" + platform.Architecture})
+	modules, err := licenses.Collect(ctx, m.module, licenses.Build{Program: path.Base(p.program), Platform: platform.OS + "/" + platform.Architecture})
 	if err != nil {
 		return err
 	}
@@ -249,16 +226,11 @@ func (m *imageBuilder) compileProgram(ctx context.Context, folder string, platfo
 		return file, nil
 	}
 	file := filepath.Join(m.temp, strings.NewReplacer("/", "-", " ", "-").Replace(key))
-	began := time.Now()
 	p := image.Program{Module: m.module, Package: "./" + folder, Set: map[string]string{"main.version": m.version}}
 	if err := p.Compile(ctx, platform, file); err != nil {
 		return "", err
 	}
-	st, err := os.Stat(file)
-	if err != nil {
-		return "", fmt.Errorf("looking at the program: %w", err)
-	}
-	m.printProgress("compiled %s for %s: %s in %.1f s", folder, platform, formatMegabytes(st.Size()), time.Since(began).Seconds())
+	m.printProgress("compiled %s for %s", folder, platform)
 	m.programs[key] = file
 	return file, nil
 }
@@ -289,7 +261,32 @@ func (m *imageBuilder) writeImage(img builtImage) error {
 	if m.format == "layout" {
 		return image.WriteLayout(filepath.Join(m.out, img.short), img.Named)
 	}
-	return image.WriteArchiveFile(filepath.Join(m.out, img.short+".tar"), img.Named)
+	sbom := filepath.Join(m.out, img.short+".spdx.json")
+	if err := errors.Join(image.WriteArchiveFile(filepath.Join(m.out, img.short+".tar"), img.Named), os.WriteFile(sbom, img.sbom, 0o644)); err != nil { //nolint:gosec // G306: a release is for everybody to read
+		return fmt.Errorf("writing image %s: %w", img.short, err)
+	}
+	return nil
+}
+
+// listContents returns the SBOM of an image with one program.
+func (m *imageBuilder) listContents(p product) ([]byte, error) {
+	var all []pkgimage.Program
+	for _, platform := range m.platforms {
+		content, err := os.ReadFile(m.programs[p.program+" "+platform.String()])
+		if err != nil {
+			return nil, fmt.Errorf("reading the program of image %s: %w", p.name, err)
+		}
+		program := pkgimage.Program{Platform: platform.String() + " " + p.file, Content: content}
+		if info, ok := debug.ReadBuildInfo(); ok && p.dataModule != "" { // it is part of this program, too
+			for _, m := range info.Deps {
+				if m.Path == p.dataModule {
+					program.Data = []pkgimage.Module{{Path: m.Path, Version: m.Version}}
+				}
+			}
+		}
+		all = append(all, program)
+	}
+	return pkgimage.ProgramSBOM(p.title, m.version, all)
 }
 
 // checkSize refuses an image that has grown beyond its limit.
@@ -299,8 +296,9 @@ func (m *imageBuilder) checkSize(p product, idx v1.ImageIndex) error {
 		if err != nil {
 			return err
 		}
-		size, err := unpackedSize(img)
-		if err != nil {
+		files := mutate.Extract(img)
+		size, err := io.Copy(io.Discard, files)
+		if err = errors.Join(err, files.Close()); err != nil {
 			return fmt.Errorf("weighing the image: %w", err)
 		}
 		if size > p.limit*1_000_000 {
@@ -308,27 +306,6 @@ func (m *imageBuilder) checkSize(p product, idx v1.ImageIndex) error {
 		}
 	}
 	return nil
-}
-
-// unpackedSize is what the layers of an image take on a disk.
-func unpackedSize(img v1.Image) (int64, error) {
-	layers, err := img.Layers()
-	if err != nil {
-		return 0, err
-	}
-	var size int64
-	for _, l := range layers {
-		r, err := l.Uncompressed()
-		if err != nil {
-			return 0, err
-		}
-		n, err := io.Copy(io.Discard, r)
-		if err = errors.Join(err, r.Close()); err != nil {
-			return 0, err
-		}
-		size += n
-	}
-	return size, nil
 }
 
 func formatMegabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
@@ -353,12 +330,7 @@ func (m *imageBuilder) printList(out io.Writer, all []builtImage) error {
 			fmt.Fprintf(&digests, "%s  %s  %s\n", l.Digest, platform, img.Name)
 		}
 	}
-	f, err := os.Create(filepath.Join(m.out, "digests.txt"))
-	if err != nil {
-		return fmt.Errorf("writing the digests: %w", err)
-	}
-	_, err = f.WriteString(digests.String())
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := os.WriteFile(filepath.Join(m.out, "digests.txt"), []byte(digests.String()), 0o644); err != nil { //nolint:gosec // G306: a release is for everybody to read
 		return fmt.Errorf("writing the digests: %w", err)
 	}
 	return nil

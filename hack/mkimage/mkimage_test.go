@@ -179,9 +179,6 @@ func TestRefusals(t *testing.T) {
 		{[]string{"--push", "Not A Name"}, "", `image reference "Not A Name/agent:dev" cannot be read`},
 		{nil, "yesterday", `SOURCE_DATE_EPOCH "yesterday" is not a number of seconds since 1970`},
 		{[]string{"--module", empty}, "", "there is no go.mod in " + empty + "; run from the root of the repository"},
-		{[]string{"--module", small(t, 0)}, "", "image shell needs the folder cmd/shell, which does not exist"},
-		{[]string{"--module", small(t, 0)}, "", "images that can be built: --only operator,agent,packages"},
-		{[]string{"--module", small(t, 0), "--only", "packages"}, "", "there is no package: no folder packages/NAME has a config.json"},
 		{[]string{"--module", repository, "--only", "packages/nothing"}, "", "there is no package packages/nothing"},
 		{[]string{"--module", small(t, 12_000_000), "--only", "agent"}, "", "image agent: building the image for linux/amd64: the program for linux/amd64 weighs 13."},
 	} {

@@ -87,6 +87,10 @@ func TestRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	archived, _ := mk(t, "--module", small(t, 0), "--only", "operator", "--platform", "linux/amd64")
+	if list := string(read(t, filepath.Join(archived, "operator.spdx.json"))); !strings.Contains(list, `"pkg:golang/golang.org/x/crypto/x509roots/fallback@v0.`) {
+		t.Error("the root certificates of the image are not in its SBOM")
+	}
 	rest, roots := read(t, filepath.Join(unpack(t, img), "etc/ssl/certs/ca-certificates.crt")), map[string]bool{}
 	for block, more := pem.Decode(rest); block != nil; block, more = pem.Decode(more) {
 		root, err := x509.ParseCertificate(block.Bytes)

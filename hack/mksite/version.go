@@ -4,12 +4,10 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -139,7 +137,17 @@ func listReleases(ctx context.Context) ([]string, error) {
 
 // readTree reads the pages and pictures that are or would be tracked by Git.
 func readTree(ctx context.Context) (map[string][]byte, error) {
-	out, err := runGit(ctx, "ls-files", "--cached", "--others", "--exclude-standard")
+	return readFiles(ctx, os.ReadFile, "ls-files", "--cached", "--others", "--exclude-standard")
+}
+
+// readTag reads the pages and pictures of a release.
+func readTag(ctx context.Context, tag string) (map[string][]byte, error) {
+	return readFiles(ctx, func(name string) ([]byte, error) { return runGit(ctx, "show", tag+":"+name) }, "ls-tree", "-r", "--name-only", tag)
+}
+
+// readFiles reads the pages and pictures among the files that a command of Git lists.
+func readFiles(ctx context.Context, read func(name string) ([]byte, error), list ...string) (map[string][]byte, error) {
+	out, err := runGit(ctx, list...)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +157,7 @@ func readTree(ctx context.Context) (map[string][]byte, error) {
 		if !isPage(name) && !isPicture(name) {
 			continue
 		}
-		content, err := os.ReadFile(name)
+		content, err := read(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // deleted, and not committed yet
 		}
@@ -159,30 +167,6 @@ func readTree(ctx context.Context) (map[string][]byte, error) {
 		files[name] = content
 	}
 	return files, nil
-}
-
-// readTag reads the pages and pictures of a release.
-func readTag(ctx context.Context, tag string) (map[string][]byte, error) {
-	out, err := runGit(ctx, "archive", "--format=tar", tag)
-	if err != nil {
-		return nil, err
-	}
-	files := map[string][]byte{}
-	for archive := tar.NewReader(bytes.NewReader(out)); ; {
-		entry, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return files, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading release %s: %w", tag, err)
-		}
-		if entry.Typeflag != tar.TypeReg || !isPage(entry.Name) && !isPicture(entry.Name) {
-			continue
-		}
-		if files[entry.Name], err = io.ReadAll(archive); err != nil {
-			return nil, fmt.Errorf("reading release %s: %w", tag, err)
-		}
-	}
 }
 
 func runGit(ctx context.Context, args ...string) ([]byte, error) {

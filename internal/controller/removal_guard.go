@@ -30,7 +30,8 @@ const partOf = "skyhook-operator"
 // removalGuard has the API server refuse to delete the operator while something needs it. `kubectl delete -k` deletes the
 // operator, its roles and the CRDs at the same moment: objects with a finalizer of ours would then never go. For Skyhooks,
 // the policy itself looks for one. NodeOps are namespaced, which such a policy cannot look up for cluster-scoped objects,
-// so a policy of their own is bound as long as one of them runs.
+// so a policy of their own is bound as long as one of them runs. The chart cannot contain the policies: no such policy can guard
+// another one, so a refused `kubectl delete -k` would delete the guard, and the next one everything.
 type removalGuard struct {
 	cached    client.Reader
 	client    client.Client

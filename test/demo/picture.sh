@@ -65,5 +65,5 @@ reset
 record >"$temporary/recording"
 kubectl delete --timeout=10m -f examples/interrupt-wait-for-pod.yaml >&2
 mkdir -p "$(dirname "$picture")"
-go run ./hack/termsvg --title "The quick start in a terminal" <"$temporary/recording" >"$picture"
+go run github.com/charmbracelet/freeze@v0.2.2 --window --background "#161b22" --font.family monospace --font.size 13 --output "$picture" <"$temporary/recording"
 echo "$picture: $(wc -c <"$picture") bytes"

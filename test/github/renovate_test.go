@@ -109,7 +109,6 @@ var (
 	keptVersions = map[string]string{
 		"Makefile OLDEST":                        "the oldest Kubernetes that is supported, in docs/versioning.md too",
 		"test/e2e/suite/images.go KairosVersion": "what a simulated host says, equal to the image in the manifests that the tests apply",
-		"hack/mkrelease/krew_test.go version":    "a release that never was",
 	}
 )
 

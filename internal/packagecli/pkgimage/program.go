@@ -29,7 +29,7 @@ type Module struct{ Path, Version string }
 // info of each binary lists. The same binaries give the same bytes.
 func ProgramSBOM(name, version string, programs []Program) ([]byte, error) {
 	all := sha256.New()
-	d := newDocument(name, version, "", "mkrelease")
+	d := newDocument(name, version, "", "mksbom")
 	d.CreationInfo.Created = "1970-01-01T00:00:00Z"
 	for _, p := range programs {
 		sum := sha256.Sum256(p.Content)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package render
 
 import (
 	"archive/tar"
@@ -12,6 +12,7 @@ import (
 	"log"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,19 +27,49 @@ import (
 
 const sbom = `{"spdxVersion":"SPDX-2.3"}`
 
+// What hack/publish.sh writes: the repository of built images, and the media types of SBOMs, charts and of what Artifact Hub reads.
+const (
+	builtPrefix     = "ghcr.io/skyhook-k8s/skyhook/"
+	sbomType        = "application/spdx+json"
+	chartConfigType = "application/vnd.cncf.helm.config.v1+json"
+	chartType       = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+	hubConfigType   = "application/vnd.cncf.artifacthub.config.v1+yaml"
+	hubType         = "application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml"
+)
+
+func publish(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("hack/publish.sh", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GOCACHE="+goEnv(t, "GOCACHE"), "GOPATH="+goEnv(t, "GOPATH"))
+	said, err := cmd.CombinedOutput()
+	return string(said), err
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // TestPublish pushes a small release: the registry has the image that was built, its list of contents as a referrer, and a chart
 // with the metadata that Helm reads.
 func TestPublish(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	at := strings.TrimPrefix(server.URL, "http://")
-	from, lists := t.TempDir(), t.TempDir()
-	list, sums := filepath.Join(lists, "published.txt"), filepath.Join(lists, "published.sha256")
+	from := filepath.Join(t.TempDir(), "release")
 	built := writeImage(t, from, builtPrefix+"pause:v1.2.3")
 	packed := writeChart(t, from)
-
-	if err := run(t.Context(), []string{"--module", "../..", "--from", from, "--images", at + "/copy/", "--charts", at + "/charts", "--list", list, "--sums", sums, "--plain-http"}); err != nil {
-		t.Fatal(err)
+	if said, err := publish(t, from, at+"/copy/", at+"/charts", "--plain-http"); err != nil {
+		t.Fatalf("%v\n%s", err, said)
 	}
 
 	g := image.Registry{PlainHTTP: true}
@@ -68,20 +99,13 @@ func TestPublish(t *testing.T) {
 		t.Errorf("Artifact Hub finds %+v, %v", m, err)
 	}
 
-	published, err := os.ReadFile(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lists := filepath.Dir(from)
 	want := at + "/copy/pause@" + built.String() + "\n" + at + "/charts/skyhook-operator@" + chart + "\n"
-	if string(published) != want {
+	if published := text(t, lists, "published.txt"); published != want {
 		t.Errorf("published is listed as\n%s\nwant\n%s", published, want)
 	}
-	attested, err := os.ReadFile(sums)
-	if err != nil {
-		t.Fatal(err)
-	}
 	want = built.Hex + "  " + at + "/copy/pause\n" + strings.TrimPrefix(chart, "sha256:") + "  " + at + "/charts/skyhook-operator\n"
-	if string(attested) != want {
+	if attested := text(t, lists, "published.sha256"); attested != want {
 		t.Errorf("the checksums are\n%s\nwant\n%s", attested, want)
 	}
 }
@@ -119,23 +143,15 @@ func checkChart(t *testing.T, ref string, packed []byte) string {
 	return digest.String()
 }
 
-func TestRefused(t *testing.T) {
-	foreign := t.TempDir()
-	writeImage(t, foreign, "registry.example/pause:1")
-	unlisted := t.TempDir()
-	writeImage(t, unlisted, builtPrefix+"pause:v1.2.3")
-	if err := os.Remove(filepath.Join(unlisted, "images", "pause.spdx.json")); err != nil {
+// TestNotPublished: nothing is pushed of a release without the list of what an image consists of.
+func TestNotPublished(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "release")
+	writeImage(t, from, builtPrefix+"pause:v1.2.3")
+	if err := os.Remove(filepath.Join(from, "images", "pause.spdx.json")); err != nil {
 		t.Fatal(err)
 	}
-	for want, args := range map[string][]string{
-		"--images and --charts":          {"--from", foreign},
-		"run make release":               {"--from", t.TempDir(), "--images", "localhost/a", "--charts", "localhost/b"},
-		"is not below":                   {"--from", foreign, "--images", "localhost/a", "--charts", "localhost/b"},
-		"reading what an image consists": {"--from", unlisted, "--images", "localhost/a", "--charts", "localhost/b"},
-	} {
-		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v gives %v, want %q", args, err, want)
-		}
+	if said, err := publish(t, from, "localhost/a", "localhost/b"); err == nil || !strings.Contains(said, "run make release") {
+		t.Errorf("%v\n%s", err, said)
 	}
 }
 
@@ -157,13 +173,12 @@ func writeImage(t *testing.T, from, ref string) v1.Hash {
 	if err := image.WriteArchiveFile(filepath.Join(dir, "pause.tar"), image.Named{Name: ref, Index: idx}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "pause.spdx.json"), []byte(sbom), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	digest, err := idx.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
+	write(t, filepath.Join(dir, "pause.spdx.json"), sbom)
+	write(t, filepath.Join(dir, "digests.txt"), "# built\n"+digest.String()+"  index  "+ref+"\n"+digest.String()+"  linux/amd64  "+ref+"\n")
 	return digest
 }
 

@@ -40,13 +40,7 @@ func (i imports) Import(path string) (*types.Package, error) {
 // TestPlatforms checks that on every released platform each package declares the names that others use. Compiling
 // for all platforms would take minutes.
 func TestPlatforms(t *testing.T) {
-	seen := map[string]bool{}
-	for _, platform := range platforms {
-		system, _, _ := strings.Cut(platform, "/")
-		if seen[system] {
-			continue
-		}
-		seen[system] = true
+	for _, system := range []string{"darwin", "linux", "windows"} {
 		for _, lack := range lacks(t, system) {
 			t.Errorf("%s: %s", system, lack)
 		}
