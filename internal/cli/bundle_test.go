@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/cli/support"
 )
 
 // TestFindSilentOperators checks why a bundle has no log of the operator: no pod, no node, or no started container.
@@ -43,7 +45,7 @@ func TestFindSilentOperators(t *testing.T) {
 		{[]corev1.Pod{pod("a", manager(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}))}, ""},
 	} {
 		got := ""
-		for name, err := range findSilentOperators(c.pods, "skyhook") {
+		for name, err := range support.FindSilentOperators(c.pods, "skyhook") {
 			got = name + ": " + err.Error()
 		}
 		if got != c.want {

@@ -17,6 +17,14 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/skyhook-k8s/skyhook/internal/cli/act"
+	"github.com/skyhook-k8s/skyhook/internal/cli/look"
+	"github.com/skyhook-k8s/skyhook/internal/cli/migrate"
+	"github.com/skyhook-k8s/skyhook/internal/cli/packages"
+	"github.com/skyhook-k8s/skyhook/internal/cli/page"
+	"github.com/skyhook-k8s/skyhook/internal/cli/preview"
+	"github.com/skyhook-k8s/skyhook/internal/cli/session"
+	"github.com/skyhook-k8s/skyhook/internal/cli/support"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
@@ -44,7 +52,7 @@ func Run(ctx context.Context, l Line) int {
 
 // Command returns the root command with all commands below it.
 func Command(l Line) *cobra.Command {
-	f := newFactory(l)
+	f := session.NewFactory(l.Stdin, l.Stdout, l.Stderr, l.Version)
 	root := &cobra.Command{
 		Use:   "kubectl-skyhook",
 		Short: "Control Skyhooks, and create packages for them",
@@ -54,28 +62,20 @@ func Command(l Line) *cobra.Command {
 		Version:       l.Version,
 		SilenceErrors: true, SilenceUsage: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl skyhook"},
-		RunE:        runGroup,
+		RunE:        session.RunGroup,
 	}
 	root.SetIn(l.Stdin)
 	root.SetOut(l.Stdout)
 	root.SetErr(l.Stderr)
 	root.SetVersionTemplate("Skyhook plugin: {{.Version}}\n")
-	f.addGlobalFlags(root.PersistentFlags())
-	for _, t := range toggles {
-		root.AddCommand(newToggleCommand(f, t))
+	f.AddGlobalFlags(root.PersistentFlags())
+	for _, t := range act.Toggles {
+		root.AddCommand(act.NewToggleCommand(f, t))
 	}
 	root.AddCommand(
-		newResetCommand(f), newApproveCommand(f), newDeploymentPolicyCommand(f), newNodeCommand(f), newPackageCommand(f),
-		newStatusCommand(f), newWhyCommand(f), newPlanCommand(f), newSimulateCommand(f), newDriftCommand(f), newHistoryCommand(f), newDiffCommand(f), newUndoCommand(f), newValidateCommand(f),
-		newCleanupCommand(f), newMigrateCommand(f), newSupportBundleCommand(f), newDumpCommand(f), newUICommand(f), newOptionsCommand(f), newVersionCommand(f),
+		act.NewResetCommand(f), act.NewApproveCommand(f), newDeploymentPolicyCommand(f), newNodeCommand(f), packages.NewPackageCommand(f),
+		look.NewStatusCommand(f), look.NewWhyCommand(f), preview.NewPlanCommand(f), preview.NewSimulateCommand(f), look.NewDriftCommand(f), look.NewHistoryCommand(f), look.NewDiffCommand(f), act.NewUndoCommand(f), preview.NewValidateCommand(f),
+		act.NewCleanupCommand(f), migrate.NewMigrateCommand(f), support.NewSupportBundleCommand(f), support.NewDumpCommand(f), page.NewUICommand(f), session.NewOptionsCommand(f), support.NewVersionCommand(f),
 	)
 	return root
-}
-
-// runGroup is the RunE of commands that only hold others: it prints the help, and refuses an unknown command.
-func runGroup(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
-	}
-	return fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
 }

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/internal/cli"
-	"github.com/skyhook-k8s/skyhook/internal/cli/dump"
+	"github.com/skyhook-k8s/skyhook/internal/dump"
 )
 
 // TestImagePullSameText checks that status and why print the same sentence about a pod that cannot pull the image of the

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/internal/cli"
+	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 )
 
 const referenceHead = `# kubectl skyhook
@@ -58,7 +59,7 @@ func TestReference(t *testing.T) {
 	for _, c := range all {
 		describe(&b, c)
 	}
-	fmt.Fprintf(&b, "\n## Flags of every command\n\n```\n%s```\n", replaceHome(cli.GlobalFlags(root)))
+	fmt.Fprintf(&b, "\n## Flags of every command\n\n```\n%s```\n", replaceHome(session.GlobalFlags(root)))
 	const file = "../../docs/cli.md"
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {

@@ -9,13 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/cli/look"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
 // newPacedView returns a rollout with nodes that finished this many minutes ago, and some that are not finished.
-func newPacedView(minutes []float64, left int) *view {
+func newPacedView(minutes []float64, left int) *view.Cluster {
 	now := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	r := rollout.Rollout{Ref: rollout.ParseRef("NodeOp/ops/demo"), Sequence: "NodeOp"}
 	report := rollout.Report{Rollout: r.Ref}
@@ -29,7 +31,7 @@ func newPacedView(minutes []float64, left int) *view {
 		r.Targets = append(r.Targets, &rollout.Target{Node: node})
 		report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: node, Phase: rollout.PhaseWaiting, Why: rollout.Why{Reason: rollout.ReasonBudget, Text: "the budget of 1 node is used"}})
 	}
-	return &view{snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, plan: rollout.Plan{Reports: []rollout.Report{report}}, objects: &cluster.Objects{}}
+	return &view.Cluster{Snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{r}}, Plan: rollout.Plan{Reports: []rollout.Report{report}}, Objects: &cluster.Objects{}}
 }
 
 // TestEstimateSpeed checks the estimate from the nodes that finished during the last hour; too few give none.
@@ -55,12 +57,12 @@ func TestEstimateSpeed(t *testing.T) {
 		{"nothing is left", []float64{30, 20, 10}, 0, 0, ""},
 	} {
 		s := newPacedView(c.minutes, c.left)
-		st := summarizeRollout(s, &s.snapshot.Rollouts[0])
+		st := view.SummarizeRollout(s, &s.Snapshot.Rollouts[0])
 		if st.PerHour != c.perHour || st.Left != c.text {
 			t.Errorf("%s: %v nodes an hour, %q left, want %v and %q", c.what, st.PerHour, st.Left, c.perHour, c.text)
 		}
 		p := &output.Printer{}
-		screen, line := st.formatDetails(p, false), formatOverview(p, []rolloutStatus{st})
+		screen, line := look.FormatRolloutDetails(&st, p, false), look.FormatOverview(p, []view.RolloutStatus{st})
 		if c.text == "" && strings.Contains(screen, "speed") {
 			t.Errorf("%s: the screen says\n%s", c.what, screen)
 		}
@@ -68,8 +70,8 @@ func TestEstimateSpeed(t *testing.T) {
 		if c.text != "" && (!strings.Contains(screen, speed) || !strings.Contains(line, "  "+c.text+"  ")) {
 			t.Errorf("%s: want %q on the screen and %q in the line:\n%s\n%s", c.what, speed, c.text, screen, line)
 		}
-		s.snapshot.Rollouts[0].Paused = true
-		if st := summarizeRollout(s, &s.snapshot.Rollouts[0]); st.PerHour != 0 || st.Left != "" {
+		s.Snapshot.Rollouts[0].Paused = true
+		if st := view.SummarizeRollout(s, &s.Snapshot.Rollouts[0]); st.PerHour != 0 || st.Left != "" {
 			t.Errorf("%s, but paused: %v nodes an hour, %q left", c.what, st.PerHour, st.Left)
 		}
 	}

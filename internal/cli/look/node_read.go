@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package look
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/skyhook-k8s/skyhook/internal/cli/packages"
+	"github.com/skyhook-k8s/skyhook/internal/cli/session"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+	"github.com/skyhook-k8s/skyhook/internal/view"
+)
+
+// AddRead adds what only the API server knows of a node: events, logs of stages, and differences of files. A dump has none.
+func AddRead(v *view.Cluster, ctx context.Context, f *session.Factory, out *ui.Node) error {
+	if !v.Dump.Live() {
+		return nil
+	}
+	out.Events = listEvents(ctx, f, out.Name)
+	if report, ok := out.Drift.(*view.DriftReport); ok {
+		if err := readDiffs(report, ctx, f); err != nil {
+			return err
+		}
+	}
+	for i := range out.Work {
+		for j := range out.Work[i].Stages {
+			stage := &out.Work[i].Stages[j]
+			if isLive := stage.State == string(rollout.StateRunning) || stage.State == string(rollout.StateFailing); isLive {
+				stage.Log = readLog(v, ctx, f, out.Work[i].Rollout, out.Name, stage)
+			}
+		}
+	}
+	return nil
+}
+
+// listEvents returns the events of a node, the newest first. Without the right to list events there are none.
+func listEvents(ctx context.Context, f *session.Factory, name string) []ui.NodeEvent {
+	out := []ui.NodeEvent{}
+	core, err := f.CoreClient()
+	if err != nil {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	selector := fields.Set{"involvedObject.kind": "Node", "involvedObject.name": name}.AsSelector().String()
+	list, err := core.Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector, Limit: 200})
+	if err != nil {
+		return append(out, ui.NodeEvent{At: time.Now().UTC(), Type: corev1.EventTypeWarning, Reason: "NotListed", Text: err.Error()})
+	}
+	for i := range list.Items {
+		e := &list.Items[i]
+		at := e.LastTimestamp.Time
+		for _, t := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
+			if at.IsZero() {
+				at = t
+			}
+		}
+		out = append(out, ui.NodeEvent{At: at.UTC(), Type: e.Type, Reason: e.Reason, Text: e.Message, Count: max(e.Count, 1)})
+	}
+	slices.SortStableFunc(out, func(a, b ui.NodeEvent) int { return b.At.Compare(a.At) })
+	return out
+}
+
+// readLog returns the end of the log of a stage, as package logs prints it, or of a step of a NodeOp.
+func readLog(v *view.Cluster, ctx context.Context, f *session.Factory, of, nodeName string, stage *ui.Stage) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if r := v.FindRollout(of); r != nil && v.NodeOpOf(r) != nil {
+		p := v.PodOfStep(v.NodeOpOf(r), nodeName, stage.Label)
+		if p == nil {
+			return ""
+		}
+		return readPodLog(ctx, f, p.Namespace, p.Name)
+	}
+	var out strings.Builder
+	printer := *f.Printer
+	printer.Out = &out
+	silent := *f
+	silent.Printer = &printer
+	_, stageName, _ := strings.Cut(stage.Label, " ")
+	o := &packages.LogsOptions{Factory: &silent, Name: of, Pkg: stage.Package, NodeArgs: []string{nodeName}, Tail: view.LogLines}
+	if slices.Contains(view.LogStages, stageName) {
+		o.Stage = stageName
+	}
+	if err := o.Run(ctx); err != nil && out.Len() == 0 {
+		return "" // the kubelet has no log yet, or any more
+	}
+	return out.String()
+}
+
+// readPodLog returns the end of the log of each container of a pod that has one.
+func readPodLog(ctx context.Context, f *session.Factory, namespace, name string) string {
+	core, err := f.CoreClient()
+	if err != nil {
+		return ""
+	}
+	pods := core.Pods(namespace)
+	p, err := pods.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "" // it is gone
+	}
+	var out strings.Builder
+	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if view.HasStarted(status) {
+			fmt.Fprintf(&out, "==> Pod: %s, Container: %s [%s], Node: %s <==\n", p.Name, status.Name, view.FormatContainerState(status), p.Spec.NodeName)
+			view.WriteLog(ctx, &out, pods, p.Name, status)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/cli/look"
+	"github.com/skyhook-k8s/skyhook/internal/cli/manifest"
+	"github.com/skyhook-k8s/skyhook/internal/cli/session"
+	"github.com/skyhook-k8s/skyhook/internal/dump"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+	"github.com/skyhook-k8s/skyhook/internal/view"
+)
+
+// pageComputes is how long a page computes a simulation. What is left of it then, nobody reads on a page: many waves of few nodes.
+const pageComputes = 800 * time.Millisecond
+
+// cachedForecast is a simulation of one version of the data.
+type cachedForecast struct {
+	*view.Forecast
+	version int64
+	took    time.Duration
+}
+
+// keepForecast is how long a simulation stays in memory that nobody looks at.
+const keepForecast = time.Minute
+
+// fleet returns the data of the page of all nodes.
+func (s *uiSource) fleet(_ context.Context, name string) (*ui.Fleet, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == "" {
+		return s.view.NewFleet(nil), nil
+	}
+	if err := s.view.CheckName(name); err != nil {
+		return nil, err
+	}
+	return s.view.NewFleet([]string{name}), nil
+}
+
+// node returns the data of the page of a node. Logs and events are read from the API server.
+func (s *uiSource) node(ctx context.Context, name string) (*ui.Node, error) {
+	s.mu.Lock()
+	v := s.view
+	n := v.Objects.Node(name)
+	if n == nil {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%w: there is no node %q", ui.ErrNotFound, name)
+	}
+	out := v.NewNode(n)
+	out.Offers = s.offersOfNode(n)
+	s.mu.Unlock()
+	return out, look.AddRead(v, ctx, s.factory, out)
+}
+
+// plan returns the data of the page of what comes next: for the cluster, and for a manifest that is not applied.
+func (s *uiSource) plan(ctx context.Context, text []byte) (*ui.Plan, error) {
+	s.mu.Lock()
+	v, f := s.view, s.forecast("")
+	s.mu.Unlock()
+	simulation := view.NewSimulation(v, f, nil)
+	out := &ui.Plan{Simulation: simulation, Now: simulation.Now, Before: simulation.ListBars(), Manifest: string(text)}
+	if len(text) == 0 {
+		return out, nil
+	}
+	edited, err := s.mergeText(ctx, text)
+	if err != nil { // of the manifest: the page says so
+		out.Problem = err.Error()
+		return out, nil
+	}
+	simulation = view.NewSimulation(edited, edited.SimulateForPages(nil, pageComputes), nil)
+	out.Edited, out.After = simulation, simulation.ListBars()
+	return out, nil
+}
+
+// mergeText returns the view with a manifest, as -f does.
+func (s *uiSource) mergeText(ctx context.Context, text []byte) (*view.Cluster, error) {
+	validator, err := manifest.Load()
+	if err != nil {
+		return nil, err
+	}
+	objects, err := validator.Read("the manifest", io.NopCloser(bytes.NewReader(text)))
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("the manifest has no object")
+	}
+	var c *dump.Cluster
+	if s.watched == nil {
+		c, err = session.OpenCluster(ctx, s.factory, s.from.From)
+	} else {
+		c, err = session.StartReadingCluster(ctx, s.factory, s.watched)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := session.MergeManifests(ctx, s.factory, c, func() ([]*manifest.Object, error) { return objects, nil }); err != nil {
+		return nil, err
+	}
+	return session.NewView(ctx, s.factory, c)
+}
+
+// policies returns the data of the page of policies.
+func (s *uiSource) policies(context.Context) (*ui.Policies, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.ListPolicies(), nil
+}
+
+// rollout returns the data of the page of a rollout.
+func (s *uiSource) rollout(_ context.Context, name string) (*ui.Rollout, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.view
+	if err := v.CheckName(name); err != nil {
+		return nil, err
+	}
+	r := v.FindRollout(name)
+	name = view.ShortName(r.Ref)
+	status := view.DescribeRollout(v, r)
+	simulation := view.NewSimulation(v, s.forecast(name), []string{name})
+	return &ui.Rollout{
+		Status: status, Why: view.ExplainRollout(v, r), Simulation: simulation,
+		Name: name, Progress: simulation.Rollouts[0].Progress, Packages: status.PerPackage, Offers: s.offersOfRollout(r),
+	}, nil
+}
+
+// forecast simulates a rollout to its end, or all without a name. One that took long serves for a while, because a page that is open asks for each version.
+func (s *uiSource) forecast(name string) *view.Forecast {
+	old, ok := s.forecasts[name]
+	if ok && (old.version == s.version || s.view.Dump.Taken.Sub(old.Start) < 20*old.took) {
+		return old.Forecast
+	}
+	began := time.Now()
+	var stop view.StopCondition
+	if name != "" {
+		stop = s.view.StopWhenDone([]string{name})
+	}
+	f := s.view.SimulateForPages(stop, pageComputes)
+	if s.forecasts == nil {
+		s.forecasts = map[string]cachedForecast{}
+	}
+	maps.DeleteFunc(s.forecasts, func(_ string, f cachedForecast) bool { return s.view.Dump.Taken.Sub(f.Start) > keepForecast })
+	s.forecasts[name] = cachedForecast{f, s.version, time.Since(began)}
+	return f
+}

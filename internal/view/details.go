@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+// DescribeRollout summarizes one rollout with what a list of all of them leaves out.
+func DescribeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
+	s := SummarizeRollout(v, r)
+	s.PerPackage = v.listPackages(r)
+	s.addCounted(v)
+	return s
+}
+
+// listPackages counts, for each package of a Skyhook, on how many nodes it is how far.
+func (v *Cluster) listPackages(r *rollout.Rollout) []ui.Package {
+	var out []ui.Package
+	hook := v.SkyhookOf(r)
+	if hook == nil {
+		return out
+	}
+	for _, name := range slices.Sorted(maps.Keys(hook.Spec.Packages)) {
+		p := ui.Package{Name: name, Version: string(hook.Spec.Packages[name].Version), After: slices.Sorted(maps.Keys(hook.Spec.Packages[name].DependsOn))}
+		for i := range r.Targets {
+			if t := r.Targets[i]; !t.Leaving && !t.Gone {
+				countPackage(&p, t)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// countPackage counts a package on one node. What has no open task there is complete.
+func countPackage(p *ui.Package, t *rollout.Target) {
+	isOpen, isRunning, isFailing := false, false, false
+	for i := range t.Tasks {
+		k := &t.Tasks[i]
+		if pkg, _, _ := strings.Cut(k.Label, " "); pkg != p.Name || k.State == rollout.StateDone {
+			continue
+		}
+		isOpen = true
+		isRunning = isRunning || k.State == rollout.StateRunning || k.State == rollout.StateSucceeded
+		isFailing = isFailing || k.State == rollout.StateFailing
+	}
+	switch {
+	case isFailing:
+		p.Failed++
+	case isRunning:
+		p.Working++
+	case isOpen:
+		p.Waiting++
+	default:
+		p.Complete++
+	}
+}
+
+// maxCounted is how many nodes of one group are listed.
+const maxCounted = 50
+
+// addCounted adds what counts against the budgets of a rollout: its own nodes, those of other rollouts in the same groups, and nodes
+// that nobody of ours made unavailable.
+func (s *RolloutStatus) addCounted(v *Cluster) {
+	for at := range s.Groups {
+		g := &s.Groups[at]
+		for i := range v.Snapshot.Rollouts {
+			other := &v.Snapshot.Rollouts[i]
+			for j, verdict := range v.ReportOf(other.Ref).Verdicts {
+				t := other.Targets[j]
+				n := v.Objects.Node(t.Node)
+				if t.Group == g.ref && t.Visit.Admitted && n != nil {
+					g.Counted = append(g.Counted, v.newCell(other, t, verdict, n))
+				}
+			}
+		}
+		for _, group := range v.Snapshot.Groups {
+			if group.Ref != g.ref {
+				continue
+			}
+			for _, name := range group.Taken {
+				g.Counted = append(g.Counted, ui.Cell{Node: name, State: ui.StateNotReady, Reason: "not ready, or cordoned by somebody else"})
+			}
+		}
+		g.NotListed = max(0, len(g.Counted)-maxCounted)
+		g.Counted = g.Counted[:len(g.Counted)-g.NotListed]
+	}
+}

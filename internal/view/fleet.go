@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+// NewFleet says what each node does in the named rollout, or in the one that needs the most attention there.
+func (v *Cluster) NewFleet(args []string) *ui.Fleet {
+	statuses, cells := []RolloutStatus{}, map[string]ui.Cell{}
+	for _, r := range v.SelectRollouts(args) {
+		statuses = append(statuses, SummarizeRollout(v, r))
+		for i, verdict := range v.ReportOf(r.Ref).Verdicts {
+			t := r.Targets[i]
+			n := v.Objects.Node(t.Node)
+			if t.Leaving || t.Gone || n == nil {
+				continue
+			}
+			c := v.newCell(r, t, verdict, n)
+			if was, ok := cells[t.Node]; !ok || c.State.IsMoreUrgent(was.State) {
+				cells[t.Node] = c
+			}
+		}
+	}
+	fleet := &ui.Fleet{Rollouts: statuses, Nodes: []ui.Cell{}}
+	for _, n := range v.Objects.Nodes {
+		c, isSelected := cells[n.Name]
+		switch {
+		case !isSelected && len(args) > 0:
+			continue
+		case !isSelected:
+			c = ui.Cell{Node: n.Name, State: ui.StateIdle, Labels: n.Labels}
+			if !n.Ready {
+				c.State = ui.StateNotReady
+			}
+		}
+		fleet.Nodes = append(fleet.Nodes, c)
+	}
+	slices.SortFunc(fleet.Nodes, func(a, b ui.Cell) int { return strings.Compare(a.Node, b.Node) })
+	return fleet
+}
+
+// newCell describes what a node does in one rollout.
+func (v *Cluster) newCell(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.Cell {
+	c := ui.Cell{
+		Node: t.Node, Rollout: ShortName(r.Ref), Compartment: groupName(r, t.Group), Labels: n.Labels,
+		State: v.stateOf(r, t, verdict, n), Reason: string(verdict.Why.Reason), Text: verdict.Why.Text, Since: timeOrNil(verdict.Why.Since),
+	}
+	if k := currentTask(t); k != nil {
+		c.Stage = k.Label
+		if c.Since == nil {
+			c.Since = timeOrNil(k.Attempts.Started)
+		}
+	}
+	if verdict.Phase == rollout.PhaseFinished {
+		c.Since = timeOrNil(t.Visit.FinishedAt)
+	}
+	if key, drift := v.firstDrift(r, t); c.State == ui.StateDrifted {
+		name, _, _ := strings.Cut(key, "|")
+		c.Reason, c.Text, c.Since = string(rollout.ReasonDrift), name+": "+drift.Text, timeOrNil(drift.Since)
+	}
+	return c
+}
+
+// firstDrift returns the first package of a target that is not as it was left; an empty key if there is none.
+func (v *Cluster) firstDrift(r *rollout.Rollout, t *rollout.Target) (key string, found node.PackageDrift) {
+	hook := v.SkyhookOf(r)
+	if hook == nil || hook.Spec.Drift == nil {
+		return "", node.PackageDrift{}
+	}
+	rec := v.Objects.Compiled(hook).DriftOf(t.Node)
+	if keys := rec.Drifted(); len(keys) > 0 {
+		return keys[0], rec.Packages[keys[0]]
+	}
+	return "", node.PackageDrift{}
+}
+
+// currentTask returns the failing task of a target, otherwise a running one; nil when there is neither.
+func currentTask(t *rollout.Target) *rollout.Task {
+	var running *rollout.Task
+	for i := range t.Tasks {
+		switch k := &t.Tasks[i]; k.State {
+		case rollout.StateFailing:
+			return k
+		case rollout.StateRunning:
+			running = cmp.Or(running, k)
+		}
+	}
+	return running
+}
+
+// drainReasons are the reasons of a node whose pods have not left it.
+var drainReasons = []rollout.Reason{
+	rollout.ReasonProtectedPod, rollout.ReasonPodDisruptionBudget, rollout.ReasonPodLeaving, rollout.ReasonPodKept, rollout.ReasonDrainTimeout, rollout.ReasonLoadBalancer,
+}
+
+// stateOf returns what a node does in a rollout, in the words of the pages.
+func (v *Cluster) stateOf(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.State {
+	switch {
+	case verdict.Phase == rollout.PhaseFailed || verdict.Phase == rollout.PhaseFailing:
+		return ui.StateFailed
+	case verdict.Phase == rollout.PhaseInFlight && v.isRebooting(r, t):
+		return ui.StateRebooting
+	case !n.Ready:
+		return ui.StateNotReady
+	case verdict.Phase == rollout.PhaseInFlight && slices.Contains(drainReasons, verdict.Why.Reason):
+		return ui.StateDraining
+	case verdict.Phase == rollout.PhaseFinished:
+		if key, _ := v.firstDrift(r, t); key != "" {
+			return ui.StateDrifted
+		}
+	}
+	return phaseStates[verdict.Phase]
+}
+
+var phaseStates = map[rollout.Phase]ui.State{
+	rollout.PhaseFinished: ui.StateComplete, rollout.PhaseWaiting: ui.StateWaiting, rollout.PhaseInFlight: ui.StateWorking, rollout.PhaseBlocked: ui.StateBlocked,
+	rollout.PhasePaused: ui.StatePaused, rollout.PhaseDisabled: ui.StatePaused,
+}
+
+// isRebooting reports whether a reboot runs on the node of a target.
+func (v *Cluster) isRebooting(r *rollout.Rollout, t *rollout.Target) bool {
+	hook := v.SkyhookOf(r)
+	return slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool {
+		if k.State != rollout.StateRunning || k.Need != rollout.NeedAlone {
+			return false
+		}
+		if hook == nil { // the only task of a NodeOp that runs alone
+			return true
+		}
+		p, ok := v.Objects.Compiled(hook).Purpose(t.Node, k.ID)
+		return ok && p.Interrupt != nil && p.Interrupt.Type == v1alpha1.InterruptReboot
+	})
+}

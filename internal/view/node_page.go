@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+func (v *Cluster) NewNode(n *node.Node) *ui.Node {
+	out := &ui.Node{
+		Name: n.Name, State: ui.StateIdle, Ready: n.Ready, Cordoned: n.Unschedulable, Why: ExplainNode(v, n.Name),
+		Work: []ui.Work{}, Holds: []ui.Hold{}, Pods: []ui.Pod{}, Events: []ui.NodeEvent{},
+	}
+	summaries := []NodeSummary{}
+	for _, name := range n.Skyhooks() {
+		summaries = append(summaries, SummarizeNode(n, name, nil))
+	}
+	out.Status = summaries
+	if report, err := v.NewDriftReport(n.Name); err == nil { // an error: nobody checks
+		out.Drift = report
+	}
+	if !n.Ready {
+		out.State = ui.StateNotReady
+	}
+	for i := range v.Snapshot.Rollouts {
+		r := &v.Snapshot.Rollouts[i]
+		verdict, ok := v.findVerdict(r.Ref, n.Name)
+		t := v.findTarget(r.Ref, n.Name)
+		if !ok || t == nil {
+			if op := v.endedNodeOp(r); op != nil {
+				out.Work = append(out.Work, listEndedWork(op, n.Name)...)
+			}
+			continue
+		}
+		work := v.newWork(r, t, verdict, n)
+		if work.State.IsMoreUrgent(out.State) {
+			out.State = work.State
+		}
+		out.Work = append(out.Work, work)
+		out.Pods = append(out.Pods, v.listPodsInTheWay(r, t)...)
+	}
+	for _, h := range n.Holds(nil) {
+		out.Holds = append(out.Holds, ui.Hold{Owner: ShortName(h.Owner), Since: timeOrNil(h.Since), WasCordoned: h.WasCordoned})
+	}
+	return out
+}
+
+func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.Work {
+	work := ui.Work{
+		Rollout: ShortName(r.Ref), Path: rolloutPath(r.Ref), State: v.stateOf(r, t, verdict, n),
+		AdmittedAt: timeOrNil(t.Visit.LastAdmittedAt), FinishedAt: timeOrNil(t.Visit.FinishedAt), Stages: []ui.Stage{},
+	}
+	if op := v.NodeOpOf(r); op != nil {
+		work.Stages = append(work.Stages, v.listSteps(op, n, t)...)
+		return work
+	}
+	if hook := v.SkyhookOf(r); hook != nil {
+		work.Stages = append(work.Stages, listDoneStages(n, hook.Name, t)...)
+		if len(t.Tasks) == 0 && len(work.Stages) == 0 { // it was finished by an operator that recorded no times
+			for _, p := range SummarizeNode(n, hook.Name, hook).Packages {
+				work.Stages = append(work.Stages, ui.Stage{Package: p.Name, Label: p.Name + " " + p.Version, State: string(p.Stage) + " " + string(p.State), Attempts: int(p.Restarts)})
+			}
+		}
+	}
+	for i := range t.Tasks {
+		work.Stages = append(work.Stages, v.newStage(&t.Tasks[i]))
+	}
+	return work
+}
+
+// listDoneStages returns the stages that succeeded on a node, by their begin: those of the work that is under way, or of the last one.
+func listDoneStages(n *node.Node, name string, t *rollout.Target) []ui.Stage {
+	var out []ui.Stage
+	for key, p := range n.Skyhook(name).Record.Packages {
+		pkg, _, _ := strings.Cut(key, "|")
+		for _, d := range p.Done {
+			if p.Goal == "" && t.Visit.Admitted && d.At.Before(t.Visit.AdmittedAt) {
+				continue // of earlier work
+			}
+			end := d.At.Add(time.Duration(d.Seconds) * time.Second)
+			out = append(out, ui.Stage{
+				Package: pkg, Label: pkg + " " + string(d.Stage), State: string(rollout.StateDone), Started: timeOrNil(d.At), Ended: timeOrNil(end),
+				Duration: FormatDuration(end.Sub(d.At)), Attempts: d.Failed,
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b ui.Stage) int {
+		return cmp.Or(a.Started.Compare(*b.Started), strings.Compare(a.Label, b.Label))
+	})
+	return out
+}
+
+func (v *Cluster) newStage(k *rollout.Task) ui.Stage {
+	pkg, _, _ := strings.Cut(k.Label, " ")
+	s := ui.Stage{Package: pkg, Label: k.Label, State: string(k.State), Started: timeOrNil(k.Attempts.Started), Attempts: k.Attempts.Failed}
+	if k.Why != nil {
+		s.Text = k.Why.Text
+	}
+	switch {
+	case k.State == rollout.StateRunning && !k.Attempts.Started.IsZero():
+		s.Duration = FormatDuration(v.Snapshot.Now.Sub(k.Attempts.Started))
+	case k.State == rollout.StateFailing:
+		s.Ended = timeOrNil(k.Attempts.FailedAt)
+		if !k.Attempts.Started.IsZero() && k.Attempts.FailedAt.After(k.Attempts.Started) {
+			s.Duration = FormatDuration(k.Attempts.FailedAt.Sub(k.Attempts.Started))
+		}
+	}
+	return s
+}
+
+// listPodsInTheWay returns the pods that must leave a node, or that are waited for.
+func (v *Cluster) listPodsInTheWay(r *rollout.Rollout, t *rollout.Target) []ui.Pod {
+	if !t.NeedsDrain() {
+		return nil
+	}
+	pods, isLoaded := v.podsToEvict(r, t.Node)
+	if !isLoaded {
+		pods = t.Drain.Pods
+	}
+	var out []ui.Pod
+	for _, p := range pods {
+		why := "it is evicted"
+		switch budget := v.Budgets[types.UID(p.UID)]; {
+		case p.Wait:
+			why = "it must not be interrupted (podNonInterruptLabels): it is waited for"
+		case p.Keep != "":
+			why = "it cannot be evicted: " + p.Keep
+		case p.Leaving:
+			why = "it is terminating"
+		case budget != "" || p.Refused != "":
+			why = "its eviction is refused: " + cmp.Or(p.Refused, budget+" allows no disruption now")
+		}
+		out = append(out, ui.Pod{Name: p.Namespace + "/" + p.Name, Rollout: ShortName(r.Ref), Why: why})
+	}
+	return out
+}
+
+// LogLines is how much of the log of a stage a page shows.
+const LogLines = 50

@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+// nodeWork is when a rollout worked on a node last. Times are zero if they are unknown or still to come.
+type nodeWork struct {
+	group        rollout.GroupRef
+	began, ended time.Time
+	isComplete   bool
+	isFailed     bool
+	isUnderWay   bool
+}
+
+// listWork returns when a rollout worked on which of its nodes. After a NodeOp has ended only its status knows.
+func (v *Cluster) listWork(r *rollout.Rollout) []nodeWork {
+	var out []nodeWork
+	if op := v.endedNodeOp(r); op != nil {
+		for _, name := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
+			out = append(out, v.workOfEntry(r, name, op.Status.NodeStatuses[name]))
+		}
+		return out
+	}
+	for i, verdict := range v.ReportOf(r.Ref).Verdicts {
+		t := r.Targets[i]
+		if t.Leaving || t.Gone {
+			continue
+		}
+		work := nodeWork{group: t.Group, began: t.Visit.LastAdmittedAt, isUnderWay: t.Visit.Admitted}
+		switch verdict.Phase {
+		case rollout.PhaseFinished:
+			work.isComplete, work.ended = true, t.Visit.FinishedAt
+		case rollout.PhaseFailing, rollout.PhaseFailed:
+			work.isFailed, work.ended = true, verdict.Why.Since
+		}
+		out = append(out, work)
+	}
+	return out
+}
+
+func (v *Cluster) workOfEntry(r *rollout.Rollout, name string, entry nodeopv1.NodeStatus) nodeWork {
+	work := nodeWork{isComplete: entry.Phase == nodeopv1.PhaseCompleted, isFailed: entry.Phase == nodeopv1.PhaseFailed}
+	if t := v.findTarget(r.Ref, name); t != nil {
+		work.group = t.Group
+	}
+	if entry.StartTime != nil {
+		work.began = entry.StartTime.Time
+	}
+	if entry.CompletionTime != nil {
+		work.ended = entry.CompletionTime.Time
+	}
+	return work
+}
+
+// newProgress counts nodes over time: by the records on nodes until now, and by the simulation from now on.
+func (v *Cluster) newProgress(r *rollout.Rollout, f *Forecast) *ui.Progress {
+	all := v.listWork(r)
+	p := &ui.Progress{Now: v.Snapshot.Now.UTC(), Nodes: len(all)}
+	begin := v.findBegin(r, all)
+	p.Past = sumPoints(ui.Point{At: begin}, countWork(all, begin))
+	v.addFuture(p, r, f)
+	v.addBatches(p, r, f, all)
+	p.Closed = v.closedSpans(r, begin, cmp.Or(lastTime(p.Future), p.Now))
+	return p
+}
+
+// countWork returns how the numbers of nodes change over time. What was before the begin counts from there.
+func countWork(all []nodeWork, begin time.Time) map[time.Time]ui.Point {
+	changes := map[time.Time]ui.Point{}
+	add := func(at time.Time, complete, working, failed int) {
+		at = at.UTC()
+		if at.Before(begin) {
+			at = begin
+		}
+		was := changes[at]
+		changes[at] = ui.Point{Complete: was.Complete + complete, Working: was.Working + working, Failed: was.Failed + failed}
+	}
+	for _, work := range all {
+		isEnd := work.isComplete || work.isFailed
+		hasBegin := !work.began.IsZero() && work.began.Before(work.ended)
+		complete, failed := boolToInt(work.isComplete), boolToInt(work.isFailed)
+		switch {
+		case isEnd && hasBegin:
+			add(work.began, 0, 1, 0)
+			add(work.ended, complete, -1, failed)
+		case isEnd:
+			add(work.ended, complete, 0, failed)
+		case work.isUnderWay:
+			add(work.began, 0, 1, 0)
+		}
+	}
+	return changes
+}
+
+// findBegin returns when the present work of a rollout began.
+func (v *Cluster) findBegin(r *rollout.Rollout, all []nodeWork) time.Time {
+	begin := v.Snapshot.Now
+	for _, work := range all {
+		for _, t := range []time.Time{work.began, work.ended} {
+			if !t.IsZero() && t.Before(begin) {
+				begin = t
+			}
+		}
+	}
+	if r.Since.After(begin) && r.Since.Before(v.Snapshot.Now) {
+		begin = r.Since
+	}
+	return begin.UTC()
+}
+
+func lastTime(points []ui.Point) time.Time {
+	if len(points) == 0 {
+		return time.Time{}
+	}
+	return points[len(points)-1].At
+}
+
+// sumPoints adds differences up, from a first point on.
+func sumPoints(first ui.Point, changes map[time.Time]ui.Point) []ui.Point {
+	out := []ui.Point{first}
+	for _, at := range slices.SortedFunc(maps.Keys(changes), time.Time.Compare) {
+		last, change := out[len(out)-1], changes[at]
+		next := ui.Point{At: at, Complete: last.Complete + change.Complete, Working: last.Working + change.Working, Failed: last.Failed + change.Failed}
+		if !at.After(last.At) {
+			out[len(out)-1] = next
+			continue
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+// addFuture adds what the simulation says.
+func (v *Cluster) addFuture(p *ui.Progress, r *rollout.Rollout, f *Forecast) {
+	if r.Paused || r.Broken != nil {
+		return
+	}
+	now := p.Past[len(p.Past)-1]
+	now.At = p.Now
+	failed := map[string]bool{}
+	for _, verdict := range v.ReportOf(r.Ref).Verdicts {
+		failed[verdict.Node] = verdict.Phase == rollout.PhaseFailing || verdict.Phase == rollout.PhaseFailed
+	}
+	changes := map[time.Time]ui.Point{}
+	for _, turn := range f.turns {
+		if turn.target.rollout != r.Ref {
+			continue
+		}
+		at := p.Now.Add(turn.after) // an older simulation serves for a while
+		change := changes[at]
+		switch isFailed := failed[turn.target.node]; {
+		case !turn.isEnd && !isFailed:
+			change.Working++
+		case turn.isEnd && isFailed:
+			change.Complete, change.Failed = change.Complete+1, change.Failed-1
+		case turn.isEnd:
+			change.Complete, change.Working = change.Complete+1, change.Working-1
+		default:
+			continue
+		}
+		changes[at] = change
+	}
+	p.Future = sumPoints(now, changes)
+	p.Cut = f.isCut
+	if !f.isCut && len(f.waitingVerdicts(r)) == 0 && len(p.Future) > 1 {
+		end := lastTime(p.Future)
+		p.End = &end
+	}
+}
+
+// addBatches adds when nodes began together, and when they would in the simulation.
+func (v *Cluster) addBatches(p *ui.Progress, r *rollout.Rollout, f *Forecast, all []nodeWork) {
+	type batch struct {
+		group rollout.GroupRef
+		at    time.Time
+	}
+	nodes := map[batch]int{}
+	for _, work := range all {
+		if !work.began.IsZero() && !work.began.Before(p.Past[0].At) {
+			nodes[batch{work.group, work.began.UTC()}]++
+		}
+	}
+	for b, count := range nodes {
+		p.Batches = append(p.Batches, ui.Batch{At: b.at, Group: groupName(r, b.group), Nodes: count})
+	}
+	if len(p.Future) > 0 {
+		for _, w := range f.waves[r.Ref] {
+			p.Batches = append(p.Batches, ui.Batch{At: p.Now.Add(w.after), Group: groupName(r, w.group), Nodes: len(w.Nodes), Simulated: true})
+		}
+	}
+	slices.SortFunc(p.Batches, func(a, b ui.Batch) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Group, b.Group)) })
+}
+
+// policyOf returns the name of the policy of a rollout; empty when it has none.
+func (v *Cluster) policyOf(r *rollout.Rollout) string {
+	if hook := v.SkyhookOf(r); hook != nil {
+		return v.Objects.Compiled(hook).PolicyName()
+	}
+	if op := v.NodeOpOf(r); op != nil {
+		return op.Spec.DeploymentPolicy
+	}
+	return ""
+}
+
+// closedSpans returns when no window of the policy of a rollout is open; nothing when it has none.
+func (v *Cluster) closedSpans(r *rollout.Rollout, from, to time.Time) []ui.Span {
+	name := v.policyOf(r)
+	for _, p := range v.Objects.Policies {
+		if p.Name != name || p.Spec.Windows == nil {
+			continue
+		}
+		calendar, err := policy.NewCalendar(p.Spec.Windows)
+		if err != nil {
+			return nil
+		}
+		return invertSpans(calendar.OpenSpans(from, to), from, to)
+	}
+	return nil
+}
+
+// invertSpans returns the times between spans.
+func invertSpans(open []policy.Span, from, to time.Time) []ui.Span {
+	var out []ui.Span
+	add := func(until time.Time) {
+		if until.After(from) {
+			out = append(out, ui.Span{From: from.UTC(), To: until.UTC()})
+		}
+	}
+	for _, span := range open {
+		add(span.From)
+		from = span.To
+	}
+	add(to)
+	return out
+}

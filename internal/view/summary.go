@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/ui"
+)
+
+// RolloutStatus is the status of one rollout.
+type RolloutStatus struct {
+	Name       rollout.Ref         `json:"name"`
+	Status     string              `json:"status"`
+	Nodes      int                 `json:"nodes"`
+	Complete   int                 `json:"complete"`
+	InProgress int                 `json:"inProgress"`
+	Failing    int                 `json:"failing"`
+	Waiting    int                 `json:"waiting"`
+	Blocked    int                 `json:"blocked"`
+	Left       string              `json:"timeLeft,omitempty"`
+	PerHour    float64             `json:"nodesPerHour,omitempty"`
+	Groups     []groupStatus       `json:"groups"`
+	Reasons    []reasonCount       `json:"reasons"`
+	Failures   []failure           `json:"failures"`
+	Working    []runningTask       `json:"working"`
+	Drains     []DrainStatus       `json:"drains,omitempty"` // of nodes with pods in the way
+	Packages   []string            `json:"packages,omitempty"`
+	PerPackage []ui.Package        `json:"packageProgress,omitempty"` // of one rollout
+	Images     []PackageImage      `json:"images,omitempty"`          // with pinImages
+	Revisions  []v1alpha1.Revision `json:"revisions,omitempty"`       // as the operator wrote them last
+	Problem    string              `json:"problem,omitempty"`
+	Ended      bool                `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
+
+	Expected   *time.Time    `json:"estimatedCompletion,omitempty"` // as the operator wrote it last, if that is still to come
+	ExpectedIn time.Duration // from the time of the data
+}
+
+// groupStatus is the progress of one group.
+type groupStatus struct {
+	Name     string `json:"name"`
+	Nodes    int    `json:"nodes"`
+	Complete int    `json:"complete"`
+	Failed   int    `json:"failed"`
+	Busy     int    `json:"busy"`
+	Budget   int    `json:"budget"` // -1 for none
+	Batch    int    `json:"batch"`
+	Stopped  bool   `json:"stopped,omitempty"`
+	Why      string `json:"why,omitempty"`
+
+	Counted   []ui.Cell `json:"counted,omitempty"`   // of one rollout: the nodes that count against the budget, at most fifty
+	NotListed int       `json:"notListed,omitempty"` // further nodes that do
+
+	ref rollout.GroupRef
+}
+
+// failure is a failing node.
+type failure struct {
+	Node     string `json:"node"`
+	Task     string `json:"task,omitempty"`
+	Attempts int    `json:"attempts"`
+	Final    bool   `json:"final"`
+	Text     string `json:"text"`
+}
+
+// runningTask is a task that runs on some nodes.
+type runningTask struct {
+	Task  string   `json:"task"`
+	Nodes int      `json:"nodes"`
+	First []string `json:"first"`
+}
+
+func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
+	if op := v.endedNodeOp(r); op != nil {
+		return summarizeEnded(op)
+	}
+	s := RolloutStatus{Name: r.Ref, Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{}}
+	if r.Broken != nil {
+		s.Problem = r.Broken.Text
+	}
+	report := v.ReportOf(r.Ref)
+	s.addVerdicts(r, report.Verdicts)
+	s.Drains = describeDrains(v.Snapshot.Now, report.Draining)
+	s.addGroups(v, r)
+	if !r.Paused { // a paused rollout has no estimate
+		s.PerHour, s.Left = estimateSpeed(v.Snapshot.Now, r, s.Nodes-s.Complete-s.Blocked)
+	}
+	hook := v.SkyhookOf(r)
+	if hook == nil {
+		if op := v.NodeOpOf(r); op != nil {
+			s.setExpected(op.Status.EstimatedCompletion, v.Snapshot.Now)
+		}
+		s.Status = s.deriveStatus(r)
+		return s
+	}
+	s.setExpected(hook.Status.EstimatedCompletion, v.Snapshot.Now)
+	s.Status = string(v.Objects.Compiled(hook).Status(*report, v.Plan.Groups).Status)
+	for name, p := range hook.Spec.Packages {
+		s.Packages = append(s.Packages, name+" "+string(p.Version))
+	}
+	slices.Sort(s.Packages)
+	s.Images = v.listImages(r)
+	s.Revisions = v.listRevisions(r)
+	return s
+}
+
+// setExpected notes when a rollout should be complete. A time that has passed says only that no operator corrected it.
+func (s *RolloutStatus) setExpected(at *metav1.Time, now time.Time) {
+	if at == nil || !at.After(now) {
+		return
+	}
+	s.Expected, s.ExpectedIn = timeOrNil(at.Time), at.Sub(now)
+}
+
+// addVerdicts counts nodes by phase and reason, and lists failures and running tasks.
+func (s *RolloutStatus) addVerdicts(r *rollout.Rollout, verdicts []rollout.Verdict) {
+	var waiting []rollout.Verdict
+	running := map[string][]string{} // nodes by task
+	for i, verdict := range verdicts {
+		t := r.Targets[i]
+		if t.Leaving || t.Gone {
+			continue
+		}
+		s.Nodes++
+		switch verdict.Phase {
+		case rollout.PhaseFinished:
+			s.Complete++
+			continue
+		case rollout.PhaseFailing, rollout.PhaseFailed:
+			s.Failing++
+			s.Failures = append(s.Failures, newFailure(t, verdict))
+			continue
+		case rollout.PhaseInFlight:
+			s.InProgress++
+		case rollout.PhaseBlocked:
+			s.Blocked++
+		default:
+			s.Waiting++
+		}
+		if verdict.Why.Reason != rollout.ReasonWorking {
+			waiting = append(waiting, verdict)
+			continue
+		}
+		for _, k := range t.Tasks {
+			if k.State == rollout.StateRunning {
+				running[k.Label] = append(running[k.Label], t.Node)
+			}
+		}
+	}
+	s.Reasons = append(s.Reasons, countReasons(waiting)...)
+	for label, nodes := range running {
+		s.Working = append(s.Working, runningTask{label, len(nodes), nodes[:min(3, len(nodes))]})
+	}
+	slices.SortFunc(s.Working, func(a, b runningTask) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Task, b.Task)) })
+	slices.SortStableFunc(s.Failures, func(a, b failure) int {
+		if a.Final != b.Final {
+			return boolToInt(b.Final) - boolToInt(a.Final)
+		}
+		return cmp.Compare(b.Attempts, a.Attempts)
+	})
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func newFailure(t *rollout.Target, verdict rollout.Verdict) failure {
+	f := failure{Node: t.Node, Text: verdict.Why.Text, Final: verdict.Phase == rollout.PhaseFailed}
+	for _, k := range t.Tasks {
+		if k.Attempts.Failed > f.Attempts || f.Task == "" && k.State == rollout.StateFailing {
+			f.Task, f.Attempts = k.Label, max(k.Attempts.Failed, f.Attempts)
+		}
+	}
+	return f
+}
+
+// deriveStatus returns the status of a NodeOp in the words of a Skyhook's status.
+func (s *RolloutStatus) deriveStatus(r *rollout.Rollout) string {
+	switch {
+	case s.Complete == s.Nodes:
+		return "complete"
+	case r.Paused:
+		return "paused"
+	case s.InProgress > 0:
+		return "in_progress"
+	case s.Failing > 0:
+		return "erroring"
+	case s.Blocked > 0:
+		return "blocked"
+	}
+	return "waiting"
+}
+
+func (s *RolloutStatus) addGroups(v *Cluster, r *rollout.Rollout) {
+	isUsed, exists := map[rollout.GroupRef]bool{}, map[rollout.GroupRef]bool{}
+	for i := range r.Targets {
+		isUsed[r.Targets[i].Group] = true
+	}
+	for i := range v.Snapshot.Groups {
+		exists[v.Snapshot.Groups[i].Ref] = true
+	}
+	reports := map[rollout.GroupRef]rollout.GroupReport{}
+	for _, report := range v.Plan.Groups {
+		reports[report.Group] = report
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(isUsed), rollout.GroupRef.Compare) {
+		if !exists[ref] {
+			continue
+		}
+		report := reports[ref]
+		g := groupStatus{
+			Name: groupName(r, ref), Nodes: report.Matched, Complete: report.Finished, Failed: report.Failed, Busy: report.Busy,
+			Budget: report.Ceiling, Batch: report.Memory.Batch, Stopped: report.Memory.Stopped, ref: ref,
+		}
+		if report.Why != nil {
+			g.Why = report.Why.Text
+		}
+		s.Groups = append(s.Groups, g)
+	}
+}
+
+// estimateSpeed returns how many nodes finish in an hour, and the time until the rest is finished. It counts the nodes that
+// finished during the last hour, after the first of them; too few give no estimate.
+func estimateSpeed(now time.Time, r *rollout.Rollout, left int) (perHour float64, timeLeft string) {
+	var ends []time.Time
+	for i := range r.Targets {
+		if end := r.Targets[i].Visit.FinishedAt; end.After(now.Add(-time.Hour)) {
+			ends = append(ends, end)
+		}
+	}
+	if len(ends) < 2 || left <= 0 {
+		return 0, ""
+	}
+	first := slices.MinFunc(ends, time.Time.Compare)
+	finished := 0
+	for _, end := range ends {
+		if end.After(first) {
+			finished++
+		}
+	}
+	took := now.Sub(first)
+	if finished == 0 || took < time.Minute {
+		return 0, ""
+	}
+	each := took / time.Duration(finished)
+	perHour = float64(int(10*time.Hour/each)) / 10
+	if perHour > 100 {
+		perHour = float64(int(perHour))
+	}
+	return perHour, FormatEstimate(each * time.Duration(left))
+}
+
+// summarizeEnded summarizes the status of an ended NodeOp.
+func summarizeEnded(op *nodeopv1.NodeOp) RolloutStatus {
+	s := RolloutStatus{
+		Name: nodeop.Ref(op), Status: "complete", Ended: true, Nodes: int(op.Status.Total), Complete: int(op.Status.Completed + op.Status.Skipped),
+		Failing: int(op.Status.Failed), Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{},
+	}
+	if op.Status.Phase == nodeopv1.PhaseFailed {
+		s.Status = "failed"
+	}
+	for _, node := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
+		n := op.Status.NodeStatuses[node]
+		if n.Phase != nodeopv1.PhaseFailed {
+			continue
+		}
+		text := n.Message
+		if n.ExitCode != nil {
+			text += fmt.Sprintf(", exit code %d", *n.ExitCode)
+		}
+		if n.Output != "" {
+			text += "; last output: " + strings.ReplaceAll(strings.TrimSpace(n.Output), "\n", " | ")
+		}
+		s.Failures = append(s.Failures, failure{Node: node, Task: "command", Attempts: int(max(n.Attempts, 1)), Final: true, Text: text})
+	}
+	return s
+}
+
+// listRevisions returns the revisions of a Skyhook; nothing for a NodeOp.
+func (v *Cluster) listRevisions(r *rollout.Rollout) []v1alpha1.Revision {
+	if hook := v.SkyhookOf(r); hook != nil {
+		return hook.Status.Revisions
+	}
+	return nil
+}
