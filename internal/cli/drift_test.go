@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
 const checkedHook = `
@@ -148,7 +148,7 @@ func TestUIDoneStages(t *testing.T) {
 	w.WaitComplete("demo")
 	stop()
 	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
-	var work []ui.Work
+	var work []view.Work
 	raw, err := json.Marshal(s.getPart("/nodes/n1", "work"))
 	w.Must(err)
 	w.Must(json.Unmarshal(raw, &work))

@@ -14,7 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/skyhook-k8s/skyhook/internal/ui"
+	"github.com/skyhook-k8s/skyhook/internal/view"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
@@ -32,12 +32,12 @@ func getJSON[T any](s *uiServer, path string) (out T) {
 type rolloutPage struct {
 	Status struct {
 		Groups []struct {
-			Counted   []ui.Cell
+			Counted   []view.Cell
 			NotListed int
 		}
 	}
 	Simulation struct {
-		Rollouts []struct{ Progress ui.Progress }
+		Rollouts []struct{ Progress view.Progress }
 	}
 }
 
@@ -59,7 +59,7 @@ func TestUIProgress(t *testing.T) {
 // TestUIAlwaysOpen: a window without an end has no closing.
 func TestUIAlwaysOpen(t *testing.T) {
 	s := startUI(t, "--from", windowsDump)
-	for _, p := range getJSON[ui.Policies](s, "/policies").Policies {
+	for _, p := range getJSON[view.Policies](s, "/policies").Policies {
 		if isAlways := p.Name == "always"; isAlways && (!p.IsOpen || !p.Next.IsZero()) || p.Name == "nights" && p.Next.IsZero() {
 			t.Errorf("%s: open %v, next change %v", p.Name, p.IsOpen, p.Next)
 		}
@@ -130,9 +130,9 @@ func TestUINodeOpSteps(t *testing.T) {
 	w.runBoth(3, "node", "run", "n1", "n2", "--yes", "--concurrency", "0", "--stop-on-failure=false", "--", "false")
 	w.Apply("apiVersion: v1\nkind: Event\nmetadata: {name: n1.1, namespace: default}\ninvolvedObject: {kind: Node, name: n1}\nreason: Rebooted\nmessage: again\ntype: Warning\n")
 	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
-	var step ui.Stage
+	var step view.Stage
 	w.Eventually("the log of the failed step is shown", func() bool {
-		n := getJSON[ui.Node](s, "/nodes/n1")
+		n := getJSON[view.Node](s, "/nodes/n1")
 		if len(n.Work) != 1 || len(n.Work[0].Stages) != 1 {
 			return false
 		}
@@ -148,7 +148,7 @@ func TestUINodeOpSteps(t *testing.T) {
 	if _, page := s.get("/nodes/n1", "text/html"); !strings.Contains(string(page), "nodeop says tailLines=50") || !strings.Contains(string(page), `Rebooted: again</title><line`) {
 		t.Errorf("the page has no log, or no event on the time line:\n%s", page)
 	}
-	done := getJSON[ui.Node](s, "/nodes/n2").Work
+	done := getJSON[view.Node](s, "/nodes/n2").Work
 	if len(done) != 1 || len(done[0].Stages) != 1 || done[0].Stages[0].State != "done" || done[0].Stages[0].Started == nil || done[0].Stages[0].Log != "" {
 		t.Errorf("the step that succeeded: %+v", done)
 	}
@@ -169,7 +169,7 @@ spec:
 	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
 	var log string
 	w.Eventually("the log of the failed stage is shown", func() bool {
-		for _, work := range getJSON[ui.Node](s, "/nodes/n1").Work {
+		for _, work := range getJSON[view.Node](s, "/nodes/n1").Work {
 			for _, stage := range work.Stages {
 				log += stage.Log
 			}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
 // Change is a change of the cluster that a page offers. It stands for a command line.
@@ -56,7 +58,7 @@ func (s *Server) serveChange(w http.ResponseWriter, r *http.Request) {
 	output, err := s.pages.Change(r.Context(), c)
 	if err != nil {
 		status := http.StatusConflict
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, view.ErrNotFound) {
 			status = http.StatusNotFound
 		}
 		http.Error(w, err.Error(), status)

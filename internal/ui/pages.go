@@ -14,6 +14,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
 func (s *Server) addRoutes() {
@@ -109,7 +111,7 @@ type problem struct {
 
 func (s *Server) serveError(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusBadGateway
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, view.ErrNotFound) {
 		status = http.StatusNotFound
 	}
 	page := s.newScreen("error", "Error")
@@ -122,7 +124,7 @@ var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
 	functions := template.FuncMap{
-		"states": func() any { return stateTable }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "nodes": countNodes, "plotOf": newPlot, "axisOfWork": newWorkAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords,
+		"states": func() any { return view.States }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "nodes": countNodes, "plotOf": newPlot, "axisOfWork": newWorkAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords,
 		"sum":       func(a, b int) int { return a + b },
 		"groupings": func(labels []string) []string { return append([]string{byCompartment, byZone, byNothing}, labels...) },
 	}

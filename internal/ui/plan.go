@@ -9,33 +9,15 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
-// Plan is the data behind the page of what comes next.
+// Plan is the data behind the page of what comes next: what simulate --steps=false -o json prints.
 type Plan struct {
-	Simulation any    `json:"simulation"`       // as simulate --steps=false -o json prints it
-	Edited     any    `json:"edited,omitempty"` // as simulate --steps=false -f MANIFEST -o json prints it
-	Problem    string `json:"problem,omitempty"`
-
-	Manifest string    `json:"-"`
-	Now      time.Time `json:"-"`
-	Before   []Bar     `json:"-"` // the waves of Simulation
-	After    []Bar     `json:"-"` // those of Edited
-}
-
-// Bar is a wave of a rollout: nodes of one group that begin together.
-type Bar struct {
-	Rollout, Group string
-	Wave           int
-	Nodes          []string
-	WaveTimes
-}
-
-// WaveTimes is when a wave begins and ends in a simulation.
-type WaveTimes struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`             // of the simulation, if the wave does not end in it
-	Open bool      `json:"open,omitempty"` // it does not end in the simulation
+	Simulation *view.Simulation `json:"simulation"`
+	Edited     *view.Simulation `json:"edited,omitempty"` // with the manifest
+	Problem    string           `json:"problem,omitempty"`
 }
 
 // maxManifest limits what may be dropped on the page.
@@ -70,7 +52,7 @@ func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) {
 type gantt struct {
 	plot
 	Title string
-	Rows  []Bar
+	Rows  []view.Bar
 	More  int // waves that are not drawn
 }
 
@@ -79,26 +61,31 @@ const maxBars = 60
 
 // newCharts returns the plan now, and the one with the manifest.
 func newCharts(p *Plan) []gantt {
-	axis := plot{Progress: &Progress{}, from: p.Now, to: p.Now.Add(time.Minute)}
-	for _, bars := range [][]Bar{p.Before, p.After} {
+	now := p.Simulation.Now
+	axis := plot{Progress: &view.Progress{}, from: now, to: now.Add(time.Minute)}
+	var charts []gantt
+	addChart := func(title string, simulation *view.Simulation) {
+		bars := simulation.ListBars()
 		for i := range bars {
 			if bars[i].To.After(axis.to) {
 				axis.to = bars[i].To
 			}
 		}
-	}
-	newChart := func(title string, bars []Bar) gantt {
 		shown := bars[:min(maxBars, len(bars))]
-		return gantt{axis, title, shown, len(bars) - len(shown)}
+		charts = append(charts, gantt{Title: title, Rows: shown, More: len(bars) - len(shown)})
 	}
-	if p.Manifest == "" || p.Problem != "" {
-		return []gantt{newChart("In the cluster", p.Before)}
+	addChart("In the cluster", p.Simulation)
+	if p.Edited != nil {
+		addChart("With the manifest", p.Edited)
 	}
-	return []gantt{newChart("In the cluster", p.Before), newChart("With the manifest", p.After)}
+	for i := range charts {
+		charts[i].plot = axis
+	}
+	return charts
 }
 
 // SpanOfBar is when a wave runs.
-func (g gantt) SpanOfBar(b Bar) Span { return Span{b.From, b.To} }
+func (g gantt) SpanOfBar(b view.Bar) view.Span { return view.Span{From: b.From, To: b.To} }
 
 // After is how long after the beginning a time is.
 func (g gantt) After(t time.Time) string { return t.Sub(g.from).Round(time.Second).String() }

@@ -10,64 +10,23 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
-// Rollout is the data behind the page of a Skyhook or NodeOp.
+// Rollout is the data behind the page of a Skyhook or NodeOp: what status, why and simulate print with NAME -o json.
 type Rollout struct {
-	Status     any `json:"status"`     // as status NAME -o json prints it
-	Why        any `json:"why"`        // as why NAME -o json prints it
-	Simulation any `json:"simulation"` // as simulate NAME --steps=false -o json prints it
-
-	Name     string    `json:"-"` // as commands take it
-	Progress *Progress `json:"-"` // of the simulation
-	Packages []Package `json:"-"` // of the status
-	Offers   []Offer   `json:"-"`
+	Status     view.RolloutStatus `json:"status"`
+	Why        []view.Explanation `json:"why"`
+	Simulation *view.Simulation   `json:"simulation"` // without its steps
+	Offers     []Offer            `json:"-"`
 }
 
-// Progress is how many nodes did what over time, by the records on nodes, and how that goes on in the simulation.
-type Progress struct {
-	Nodes   int        `json:"nodes"`
-	Now     time.Time  `json:"now"`
-	Past    []Point    `json:"past"`
-	Future  []Point    `json:"future,omitempty"`
-	End     *time.Time `json:"simulatedEnd,omitempty"`  // when everything is complete in the simulation
-	Cut     bool       `json:"simulationCut,omitempty"` // the simulation was stopped before its end, because it took too long
-	Closed  []Span     `json:"closed,omitempty"`
-	Batches []Batch    `json:"batches,omitempty"`
-}
+// Name is as commands take it.
+func (r *Rollout) Name() string { return view.ShortName(r.Status.Name) }
 
-// Point is how many nodes did what from one time on.
-type Point struct {
-	At       time.Time `json:"at"`
-	Complete int       `json:"complete"`
-	Working  int       `json:"working"`
-	Failed   int       `json:"failed"`
-}
-
-// Span is a time in which no window is open.
-type Span struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
-}
-
-// Batch is nodes of a group that began together.
-type Batch struct {
-	At        time.Time `json:"at"`
-	Group     string    `json:"group"`
-	Nodes     int       `json:"nodes"`
-	Simulated bool      `json:"simulated,omitempty"`
-}
-
-// Package is a package with the nodes on which it is how far.
-type Package struct {
-	Name     string   `json:"name"`
-	Version  string   `json:"version"`
-	After    []string `json:"after,omitempty"` // packages that it depends on
-	Complete int      `json:"complete"`
-	Working  int      `json:"working"`
-	Failed   int      `json:"failed"`
-	Waiting  int      `json:"waiting"`
-}
+// Progress is of the simulation.
+func (r *Rollout) Progress() *view.Progress { return r.Simulation.Rollouts[0].Progress }
 
 func (s *Server) serveRollout(w http.ResponseWriter, r *http.Request) {
 	page := s.newScreen("rollout", r.PathValue("name"))
@@ -85,11 +44,11 @@ const plotHeight = 200
 
 // plot draws Progress.
 type plot struct {
-	*Progress
+	*view.Progress
 	from, to time.Time
 }
 
-func newPlot(p *Progress) plot {
+func newPlot(p *view.Progress) plot {
 	out := plot{Progress: p, from: p.Now, to: p.Now}
 	if len(p.Past) > 0 {
 		out.from = p.Past[0].At
@@ -107,7 +66,7 @@ func newPlot(p *Progress) plot {
 func (p plot) X(at time.Time) string { return fmt.Sprintf("%.2f%%", p.x(at)/10) }
 
 // Width is how long a span is, as a percentage of the width.
-func (p plot) Width(s Span) string { return fmt.Sprintf("%.2f%%", (p.x(s.To)-p.x(s.From))/10) }
+func (p plot) Width(s view.Span) string { return fmt.Sprintf("%.2f%%", (p.x(s.To)-p.x(s.From))/10) }
 
 func (p plot) x(at time.Time) float64 {
 	return math.Max(0, math.Min(1000, 1000*float64(at.Sub(p.from))/float64(p.to.Sub(p.from))))
@@ -118,7 +77,7 @@ func (p plot) y(nodes int) float64 {
 }
 
 // Area is the path of one number over time, above those that come before it: complete, working, failed.
-func (p plot) Area(points []Point, which string) string {
+func (p plot) Area(points []view.Point, which string) string {
 	if len(points) == 0 {
 		return ""
 	}
@@ -132,7 +91,7 @@ func (p plot) Area(points []Point, which string) string {
 		if i+1 < len(points) {
 			until = points[i+1].At
 		}
-		low, high := at.bounds(which)
+		low, high := boundsOf(at, which)
 		x, toX := p.x(at.At), p.x(until)
 		top = append(top, fmt.Sprintf("%.1f %.1fL%.1f %.1f", x, p.y(high), toX, p.y(high)))
 		bottom = append(bottom, fmt.Sprintf("%.1f %.1fL%.1f %.1f", toX, p.y(low), x, p.y(low)))
@@ -141,8 +100,8 @@ func (p plot) Area(points []Point, which string) string {
 	return "M" + strings.Join(append(top, bottom...), "L") + "Z"
 }
 
-// bounds returns between which numbers of nodes an area is.
-func (p Point) bounds(which string) (low, high int) {
+// boundsOf returns between which numbers of nodes an area is.
+func boundsOf(p view.Point, which string) (low, high int) {
 	switch which {
 	case "complete":
 		return 0, p.Complete
@@ -168,7 +127,7 @@ func (p plot) Summary() string {
 	return text
 }
 
-func lastPoint(points []Point, otherwise Point) Point {
+func lastPoint(points []view.Point, otherwise view.Point) view.Point {
 	if len(points) == 0 {
 		return otherwise
 	}
@@ -189,7 +148,7 @@ type graph struct {
 }
 
 type box struct {
-	Package
+	view.Package
 	X, Y int
 }
 
@@ -199,8 +158,8 @@ const (
 	boxGapX, boxGapY    = 50, 14
 )
 
-func newGraph(packages []Package) graph {
-	byName, column := map[string]*Package{}, map[string]int{}
+func newGraph(packages []view.Package) graph {
+	byName, column := map[string]*view.Package{}, map[string]int{}
 	for i := range packages {
 		byName[packages[i].Name] = &packages[i]
 	}
@@ -235,6 +194,3 @@ func newGraph(packages []Package) graph {
 	}
 	return g
 }
-
-// Total is the number of nodes of a package.
-func (p Package) Total() int { return p.Complete + p.Working + p.Failed + p.Waiting }

@@ -19,23 +19,22 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
 //go:embed assets
 var assets embed.FS
 
-// ErrNotFound is wrapped by errors of Pages about a name that does not exist.
-var ErrNotFound = errors.New("not found")
-
 // Pages are the data behind the pages.
 type Pages struct {
 	Context func() Context
-	Fleet   func(ctx context.Context, rollout string) (*Fleet, error) // of one rollout, or of all without a name
+	Fleet   func(ctx context.Context, rollout string) (*view.Fleet, error) // of one rollout, or of all without a name
 	Rollout func(ctx context.Context, name string) (*Rollout, error)
 	Node    func(ctx context.Context, name string) (*Node, error)
 	Plan    func(ctx context.Context, manifest []byte) (*Plan, error) // of the cluster, and with a manifest if there is one
 
-	Policies func(ctx context.Context) (*Policies, error)
+	Policies func(ctx context.Context) (*view.Policies, error)
 	Change   func(ctx context.Context, c Change) (output string, err error) // nil for pages that are read-only
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/ui"
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
 // newPages returns pages about three nodes.
@@ -25,14 +26,14 @@ func newPages() ui.Pages {
 		Context: func() ui.Context {
 			return ui.Context{Cluster: "test", Taken: time.Unix(0, 0), Version: 7, Rollouts: []string{"demo"}}
 		},
-		Fleet: func(_ context.Context, name string) (*ui.Fleet, error) {
+		Fleet: func(_ context.Context, name string) (*view.Fleet, error) {
 			if name == "nosuch" {
-				return nil, fmt.Errorf("%w: there is no nosuch", ui.ErrNotFound)
+				return nil, fmt.Errorf("%w: there is no nosuch", view.ErrNotFound)
 			}
-			return &ui.Fleet{Rollouts: []any{}, Nodes: []ui.Cell{
-				{Node: "a", State: ui.StateComplete, Compartment: "one", Labels: map[string]string{"rack": "r1"}},
-				{Node: "b", State: ui.StateFailed, Compartment: "two", Stage: "tuning apply", Text: "it <script>broke</script>", Labels: map[string]string{"rack": "r1"}},
-				{Node: "c", State: ui.StateComplete, Compartment: "two", Labels: map[string]string{"rack": "r2"}},
+			return &view.Fleet{Rollouts: []view.RolloutStatus{}, Nodes: []view.Cell{
+				{Node: "a", State: view.StateComplete, Compartment: "one", Labels: map[string]string{"rack": "r1"}},
+				{Node: "b", State: view.StateFailed, Compartment: "two", Stage: "tuning apply", Text: "it <script>broke</script>", Labels: map[string]string{"rack": "r1"}},
+				{Node: "c", State: view.StateComplete, Compartment: "two", Labels: map[string]string{"rack": "r2"}},
 			}}, nil
 		},
 	}
@@ -166,7 +167,7 @@ func TestFilters(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "a b c", "?state=complete": "a c", "?q=TUNING": "b", "?q=scr": "b", "?q=complete": "", "?state=failed&q=a": "b", "?by=rack": "a b c",
 	} {
-		var fleet ui.Fleet
+		var fleet view.Fleet
 		r := request(t, s, http.MethodGet, "/"+query, "Accept", "application/json")
 		if err := json.Unmarshal([]byte(bodyOf(t, r)), &fleet); err != nil {
 			t.Fatal(err)

@@ -9,8 +9,21 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
+
+// Package is a package with the nodes on which it is how far.
+type Package struct {
+	Name     string   `json:"name"`
+	Version  string   `json:"version"`
+	After    []string `json:"after,omitempty"` // packages that it depends on
+	Complete int      `json:"complete"`
+	Working  int      `json:"working"`
+	Failed   int      `json:"failed"`
+	Waiting  int      `json:"waiting"`
+}
+
+// Total is the number of nodes of a package.
+func (p Package) Total() int { return p.Complete + p.Working + p.Failed + p.Waiting }
 
 // DescribeRollout summarizes one rollout with what a list of all of them leaves out.
 func DescribeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
@@ -21,14 +34,14 @@ func DescribeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 }
 
 // listPackages counts, for each package of a Skyhook, on how many nodes it is how far.
-func (v *Cluster) listPackages(r *rollout.Rollout) []ui.Package {
-	var out []ui.Package
+func (v *Cluster) listPackages(r *rollout.Rollout) []Package {
+	var out []Package
 	hook := v.SkyhookOf(r)
 	if hook == nil {
 		return out
 	}
 	for _, name := range slices.Sorted(maps.Keys(hook.Spec.Packages)) {
-		p := ui.Package{Name: name, Version: string(hook.Spec.Packages[name].Version), After: slices.Sorted(maps.Keys(hook.Spec.Packages[name].DependsOn))}
+		p := Package{Name: name, Version: string(hook.Spec.Packages[name].Version), After: slices.Sorted(maps.Keys(hook.Spec.Packages[name].DependsOn))}
 		for i := range r.Targets {
 			if t := r.Targets[i]; !t.Leaving && !t.Gone {
 				countPackage(&p, t)
@@ -40,7 +53,7 @@ func (v *Cluster) listPackages(r *rollout.Rollout) []ui.Package {
 }
 
 // countPackage counts a package on one node. What has no open task there is complete.
-func countPackage(p *ui.Package, t *rollout.Target) {
+func countPackage(p *Package, t *rollout.Target) {
 	isOpen, isRunning, isFailing := false, false, false
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
@@ -86,7 +99,7 @@ func (s *RolloutStatus) addCounted(v *Cluster) {
 				continue
 			}
 			for _, name := range group.Taken {
-				g.Counted = append(g.Counted, ui.Cell{Node: name, State: ui.StateNotReady, Reason: "not ready, or cordoned by somebody else"})
+				g.Counted = append(g.Counted, Cell{Node: name, State: StateNotReady, Reason: "not ready, or cordoned by somebody else"})
 			}
 		}
 		g.NotListed = max(0, len(g.Counted)-maxCounted)

@@ -18,7 +18,7 @@ type DriftReport struct {
 	Skyhooks []driftSummary   `json:"skyhooks"`
 	Packages []DriftedPackage `json:"packages"` // that drifted, or cannot be checked
 
-	Now time.Time // of the data
+	Now time.Time `json:"-"` // of the data
 }
 
 // driftSummary sums up the checks of one Skyhook.
@@ -44,7 +44,7 @@ type DriftedPackage struct {
 	Files   []string `json:"files,omitempty"`
 	Diff    []string `json:"diff,omitempty"`
 
-	Key, Pod string
+	Key, Pod string `json:"-"`
 }
 
 // NewDriftReport collects what is known of all Skyhooks, of one, or of those on one node.

@@ -5,18 +5,77 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
+// Fleet is the data behind the page of all nodes. status --nodes -o json prints it.
+type Fleet struct {
+	Rollouts []RolloutStatus `json:"rollouts"`
+	Nodes    []Cell          `json:"nodes"` // those that the filter selects
+}
+
+// SortByUrgency returns the nodes, the most urgent first.
+func (f *Fleet) SortByUrgency() []Cell {
+	return slices.SortedStableFunc(slices.Values(f.Nodes), func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(a.State.rank(), b.State.rank()), strings.Compare(a.Node, b.Node))
+	})
+}
+
+// Cell is one node: what it does in the rollout that needs the most attention there.
+type Cell struct {
+	Node        string            `json:"node"`
+	State       State             `json:"state"`
+	Rollout     string            `json:"rollout,omitempty"`
+	Compartment string            `json:"compartment,omitempty"`
+	Stage       string            `json:"stage,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
+	Text        string            `json:"text,omitempty"`
+	Since       *time.Time        `json:"since,omitempty"`
+	Labels      map[string]string `json:"-"`
+}
+
+// FleetFilter is which nodes are shown.
+type FleetFilter struct {
+	State State
+	Query string // part of a name, a stage or a reason
+}
+
+// Check returns an error for a state that does not exist.
+func (f FleetFilter) Check() error {
+	if f.State == "" || States[f.State.rank()].State == f.State {
+		return nil
+	}
+	var known []string
+	for _, s := range States {
+		known = append(known, string(s.State))
+	}
+	return fmt.Errorf("state %q is not one of %s", f.State, strings.Join(known, ", "))
+}
+
+// Matches reports whether a node is shown.
+func (f FleetFilter) Matches(c *Cell) bool {
+	if f.State != "" && c.State != f.State {
+		return false
+	}
+	query := strings.ToLower(f.Query)
+	for _, text := range []string{c.Node, c.Stage, c.Reason, c.Text} {
+		if strings.Contains(strings.ToLower(text), query) {
+			return true
+		}
+	}
+	return false
+}
+
 // NewFleet says what each node does in the named rollout, or in the one that needs the most attention there.
-func (v *Cluster) NewFleet(args []string) *ui.Fleet {
-	statuses, cells := []RolloutStatus{}, map[string]ui.Cell{}
+func (v *Cluster) NewFleet(args []string) *Fleet {
+	statuses, cells := []RolloutStatus{}, map[string]Cell{}
 	for _, r := range v.SelectRollouts(args) {
 		statuses = append(statuses, SummarizeRollout(v, r))
 		for i, verdict := range v.ReportOf(r.Ref).Verdicts {
@@ -31,27 +90,27 @@ func (v *Cluster) NewFleet(args []string) *ui.Fleet {
 			}
 		}
 	}
-	fleet := &ui.Fleet{Rollouts: statuses, Nodes: []ui.Cell{}}
+	fleet := &Fleet{Rollouts: statuses, Nodes: []Cell{}}
 	for _, n := range v.Objects.Nodes {
 		c, isSelected := cells[n.Name]
 		switch {
 		case !isSelected && len(args) > 0:
 			continue
 		case !isSelected:
-			c = ui.Cell{Node: n.Name, State: ui.StateIdle, Labels: n.Labels}
+			c = Cell{Node: n.Name, State: StateIdle, Labels: n.Labels}
 			if !n.Ready {
-				c.State = ui.StateNotReady
+				c.State = StateNotReady
 			}
 		}
 		fleet.Nodes = append(fleet.Nodes, c)
 	}
-	slices.SortFunc(fleet.Nodes, func(a, b ui.Cell) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(fleet.Nodes, func(a, b Cell) int { return strings.Compare(a.Node, b.Node) })
 	return fleet
 }
 
 // newCell describes what a node does in one rollout.
-func (v *Cluster) newCell(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.Cell {
-	c := ui.Cell{
+func (v *Cluster) newCell(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) Cell {
+	c := Cell{
 		Node: t.Node, Rollout: ShortName(r.Ref), Compartment: groupName(r, t.Group), Labels: n.Labels,
 		State: v.stateOf(r, t, verdict, n), Reason: string(verdict.Why.Reason), Text: verdict.Why.Text, Since: timeOrNil(verdict.Why.Since),
 	}
@@ -64,7 +123,7 @@ func (v *Cluster) newCell(r *rollout.Rollout, t *rollout.Target, verdict rollout
 	if verdict.Phase == rollout.PhaseFinished {
 		c.Since = timeOrNil(t.Visit.FinishedAt)
 	}
-	if key, drift := v.firstDrift(r, t); c.State == ui.StateDrifted {
+	if key, drift := v.firstDrift(r, t); c.State == StateDrifted {
 		name, _, _ := strings.Cut(key, "|")
 		c.Reason, c.Text, c.Since = string(rollout.ReasonDrift), name+": "+drift.Text, timeOrNil(drift.Since)
 	}
@@ -104,27 +163,27 @@ var drainReasons = []rollout.Reason{
 }
 
 // stateOf returns what a node does in a rollout, in the words of the pages.
-func (v *Cluster) stateOf(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.State {
+func (v *Cluster) stateOf(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) State {
 	switch {
 	case verdict.Phase == rollout.PhaseFailed || verdict.Phase == rollout.PhaseFailing:
-		return ui.StateFailed
+		return StateFailed
 	case verdict.Phase == rollout.PhaseInFlight && v.isRebooting(r, t):
-		return ui.StateRebooting
+		return StateRebooting
 	case !n.Ready:
-		return ui.StateNotReady
+		return StateNotReady
 	case verdict.Phase == rollout.PhaseInFlight && slices.Contains(drainReasons, verdict.Why.Reason):
-		return ui.StateDraining
+		return StateDraining
 	case verdict.Phase == rollout.PhaseFinished:
 		if key, _ := v.firstDrift(r, t); key != "" {
-			return ui.StateDrifted
+			return StateDrifted
 		}
 	}
 	return phaseStates[verdict.Phase]
 }
 
-var phaseStates = map[rollout.Phase]ui.State{
-	rollout.PhaseFinished: ui.StateComplete, rollout.PhaseWaiting: ui.StateWaiting, rollout.PhaseInFlight: ui.StateWorking, rollout.PhaseBlocked: ui.StateBlocked,
-	rollout.PhasePaused: ui.StatePaused, rollout.PhaseDisabled: ui.StatePaused,
+var phaseStates = map[rollout.Phase]State{
+	rollout.PhaseFinished: StateComplete, rollout.PhaseWaiting: StateWaiting, rollout.PhaseInFlight: StateWorking, rollout.PhaseBlocked: StateBlocked,
+	rollout.PhasePaused: StatePaused, rollout.PhaseDisabled: StatePaused,
 }
 
 // isRebooting reports whether a reboot runs on the node of a target.

@@ -4,23 +4,17 @@
 package view
 
 import (
-	"bufio"
-	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
 // The steps of a NodeOp on a node, as the labels of its tasks.
@@ -48,14 +42,14 @@ type stepTimes struct {
 }
 
 // listSteps returns the steps of a NodeOp on a node, with what its record, its Job and its pods say of their times.
-func (v *Cluster) listSteps(op *nodeopv1.NodeOp, n *node.Node, t *rollout.Target) []ui.Stage {
+func (v *Cluster) listSteps(op *nodeopv1.NodeOp, n *node.Node, t *rollout.Target) []Stage {
 	rec, err := node.ParseNodeOpRecord(n.Annotations[node.OpRecordKey(string(op.UID))])
 	if err != nil {
 		return listEndedStep(op, n.Name)
 	}
-	var out []ui.Stage
+	var out []Stage
 	for _, step := range v.timesOf(op, n, &rec) {
-		stage := ui.Stage{Package: step.label, Label: step.label, State: step.state, Started: timeOrNil(step.started), Ended: timeOrNil(step.ended)}
+		stage := Stage{Package: step.label, Label: step.label, State: step.state, Started: timeOrNil(step.started), Ended: timeOrNil(step.ended)}
 		if at := slices.IndexFunc(t.Tasks, func(k rollout.Task) bool { return k.Label == step.label }); at >= 0 {
 			k := &t.Tasks[at]
 			stage.State, stage.Attempts = string(k.State), k.Attempts.Failed
@@ -73,7 +67,7 @@ func (v *Cluster) listSteps(op *nodeopv1.NodeOp, n *node.Node, t *rollout.Target
 		out = append(out, stage)
 	}
 	for i := range t.Tasks {
-		if k := &t.Tasks[i]; !slices.ContainsFunc(out, func(s ui.Stage) bool { return s.Label == k.Label }) {
+		if k := &t.Tasks[i]; !slices.ContainsFunc(out, func(s Stage) bool { return s.Label == k.Label }) {
 			out = append(out, v.newStage(k))
 		}
 	}
@@ -129,32 +123,27 @@ func (v *Cluster) addJobTimes(times *stepTimes, op *nodeopv1.NodeOp, name string
 }
 
 // listEndedWork returns how a NodeOp ended on a node, if it did something there.
-func listEndedWork(op *nodeopv1.NodeOp, nodeName string) []ui.Work {
+func listEndedWork(op *nodeopv1.NodeOp, nodeName string) []Work {
 	stages := listEndedStep(op, nodeName)
 	if len(stages) == 0 {
 		return nil
 	}
-	ref, state := nodeop.Ref(op), ui.StateComplete
+	ref, state := nodeop.Ref(op), StateComplete
 	if stages[0].State == string(rollout.StateFailing) {
-		state = ui.StateFailed
+		state = StateFailed
 	}
-	return []ui.Work{{
-		Rollout: ShortName(ref), Path: rolloutPath(ref), State: state, AdmittedAt: stages[0].Started, FinishedAt: stages[0].Ended, Stages: stages,
+	return []Work{{
+		Rollout: ShortName(ref), Ref: ref, State: state, AdmittedAt: stages[0].Started, FinishedAt: stages[0].Ended, Stages: stages,
 	}}
 }
 
-// rolloutPath is the path of the page of a rollout.
-func rolloutPath(ref rollout.Ref) string {
-	return "rollouts/" + strings.ToLower(ref.Kind) + "/" + ref.Path()
-}
-
 // listEndedStep returns how a NodeOp ended on a node by its status: the record goes with the end of the whole NodeOp.
-func listEndedStep(op *nodeopv1.NodeOp, nodeName string) []ui.Stage {
+func listEndedStep(op *nodeopv1.NodeOp, nodeName string) []Stage {
 	entry, ok := op.Status.NodeStatuses[nodeName]
 	if !ok {
 		return nil
 	}
-	stage := ui.Stage{Package: stepCommand, Label: stepCommand, State: string(rollout.StateDone), Attempts: int(entry.Attempts), Text: entry.Message}
+	stage := Stage{Package: stepCommand, Label: stepCommand, State: string(rollout.StateDone), Attempts: int(entry.Attempts), Text: entry.Message}
 	if entry.Phase == nodeopv1.PhaseFailed {
 		stage.State = string(rollout.StateFailing)
 	}
@@ -162,7 +151,7 @@ func listEndedStep(op *nodeopv1.NodeOp, nodeName string) []ui.Stage {
 		stage.Started, stage.Ended = timeOrNil(entry.StartTime.Time), timeOrNil(entry.CompletionTime.Time)
 		stage.Duration = FormatDuration(entry.CompletionTime.Sub(entry.StartTime.Time))
 	}
-	return []ui.Stage{stage}
+	return []Stage{stage}
 }
 
 // PodOfStep returns the newest pod of a step; nil if there is none any more.
@@ -190,17 +179,4 @@ func (v *Cluster) isOfStep(p *corev1.Pod, op *nodeopv1.NodeOp, step string) bool
 		return false
 	}
 	return step == stepPreflight && p.Labels[nodeopv1.LabelPreflight] == "true" || step == stepReboot && p.Labels[nodeopv1.LabelReboot] == "true"
-}
-
-// WriteLog writes the last lines of a log. A log that cannot be read is left out: the kubelet has none yet, or any more.
-func WriteLog(ctx context.Context, out *strings.Builder, pods coreclient.PodInterface, name string, status corev1.ContainerStatus) {
-	options := &corev1.PodLogOptions{Container: status.Name, Previous: status.State.Waiting != nil, TailLines: new(int64(LogLines))}
-	in, err := pods.GetLogs(name, options).Stream(ctx)
-	if err != nil {
-		return
-	}
-	defer in.Close()
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		fmt.Fprintln(out, lines.Text())
-	}
 }

@@ -13,24 +13,83 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
-func (v *Cluster) NewNode(n *node.Node) *ui.Node {
-	out := &ui.Node{
-		Name: n.Name, State: ui.StateIdle, Ready: n.Ready, Cordoned: n.Unschedulable, Why: ExplainNode(v, n.Name),
-		Work: []ui.Work{}, Holds: []ui.Hold{}, Pods: []ui.Pod{}, Events: []ui.NodeEvent{},
+// Node is what happens on a node, and what happened there.
+type Node struct {
+	Name     string        `json:"name"`
+	State    State         `json:"state"`
+	Ready    bool          `json:"ready"`
+	Cordoned bool          `json:"cordoned"`
+	Why      []Explanation `json:"why"`
+	Status   []NodeSummary `json:"status"`
+	Work     []Work        `json:"work"`  // of each rollout that selects the node
+	Drift    *DriftReport  `json:"drift"` // nil if nobody checks
+	Holds    []Hold        `json:"holds"`
+	Pods     []Pod         `json:"pods"`
+	Events   []NodeEvent   `json:"events"`
+}
+
+// Work is what a rollout does on a node.
+type Work struct {
+	Rollout    string      `json:"rollout"`
+	Ref        rollout.Ref `json:"-"`
+	State      State       `json:"state"`
+	AdmittedAt *time.Time  `json:"admittedAt,omitempty"`
+	FinishedAt *time.Time  `json:"finishedAt,omitempty"`
+	Stages     []Stage     `json:"stages"`
+}
+
+// Stage is one stage of a package, or one step of a NodeOp.
+type Stage struct {
+	Package  string     `json:"package"`
+	Label    string     `json:"label"`
+	State    string     `json:"state"`
+	Started  *time.Time `json:"started,omitempty"`
+	Ended    *time.Time `json:"ended,omitempty"` // of the last attempt
+	Duration string     `json:"duration,omitempty"`
+	Attempts int        `json:"failedAttempts,omitempty"`
+	Text     string     `json:"text,omitempty"` // the last words
+	Log      string     `json:"log,omitempty"`
+}
+
+// Hold is a cordon with an owner.
+type Hold struct {
+	Owner       string     `json:"owner"`
+	Since       *time.Time `json:"since,omitempty"`
+	WasCordoned bool       `json:"wasCordoned,omitempty"` // by somebody else, before
+}
+
+// Pod is a pod that has to leave the node.
+type Pod struct {
+	Name    string `json:"name"`
+	Rollout string `json:"rollout"`
+	Why     string `json:"why"`
+}
+
+// NodeEvent is an event of the node.
+type NodeEvent struct {
+	At      time.Time `json:"at"`
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Text    string    `json:"text"`
+	Count   int32     `json:"count,omitempty"`
+	Rollout string    `json:"rollout,omitempty"`
+}
+
+func (v *Cluster) NewNode(n *node.Node) *Node {
+	out := &Node{
+		Name: n.Name, State: StateIdle, Ready: n.Ready, Cordoned: n.Unschedulable, Why: ExplainNode(v, n.Name), Status: []NodeSummary{},
+		Work: []Work{}, Holds: []Hold{}, Pods: []Pod{}, Events: []NodeEvent{},
 	}
-	summaries := []NodeSummary{}
 	for _, name := range n.Skyhooks() {
-		summaries = append(summaries, SummarizeNode(n, name, nil))
+		out.Status = append(out.Status, SummarizeNode(n, name, nil))
 	}
-	out.Status = summaries
 	if report, err := v.NewDriftReport(n.Name); err == nil { // an error: nobody checks
 		out.Drift = report
 	}
 	if !n.Ready {
-		out.State = ui.StateNotReady
+		out.State = StateNotReady
 	}
 	for i := range v.Snapshot.Rollouts {
 		r := &v.Snapshot.Rollouts[i]
@@ -50,15 +109,15 @@ func (v *Cluster) NewNode(n *node.Node) *ui.Node {
 		out.Pods = append(out.Pods, v.listPodsInTheWay(r, t)...)
 	}
 	for _, h := range n.Holds(nil) {
-		out.Holds = append(out.Holds, ui.Hold{Owner: ShortName(h.Owner), Since: timeOrNil(h.Since), WasCordoned: h.WasCordoned})
+		out.Holds = append(out.Holds, Hold{Owner: ShortName(h.Owner), Since: timeOrNil(h.Since), WasCordoned: h.WasCordoned})
 	}
 	return out
 }
 
-func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) ui.Work {
-	work := ui.Work{
-		Rollout: ShortName(r.Ref), Path: rolloutPath(r.Ref), State: v.stateOf(r, t, verdict, n),
-		AdmittedAt: timeOrNil(t.Visit.LastAdmittedAt), FinishedAt: timeOrNil(t.Visit.FinishedAt), Stages: []ui.Stage{},
+func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout.Verdict, n *node.Node) Work {
+	work := Work{
+		Rollout: ShortName(r.Ref), Ref: r.Ref, State: v.stateOf(r, t, verdict, n),
+		AdmittedAt: timeOrNil(t.Visit.LastAdmittedAt), FinishedAt: timeOrNil(t.Visit.FinishedAt), Stages: []Stage{},
 	}
 	if op := v.NodeOpOf(r); op != nil {
 		work.Stages = append(work.Stages, v.listSteps(op, n, t)...)
@@ -68,7 +127,7 @@ func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout
 		work.Stages = append(work.Stages, listDoneStages(n, hook.Name, t)...)
 		if len(t.Tasks) == 0 && len(work.Stages) == 0 { // it was finished by an operator that recorded no times
 			for _, p := range SummarizeNode(n, hook.Name, hook).Packages {
-				work.Stages = append(work.Stages, ui.Stage{Package: p.Name, Label: p.Name + " " + p.Version, State: string(p.Stage) + " " + string(p.State), Attempts: int(p.Restarts)})
+				work.Stages = append(work.Stages, Stage{Package: p.Name, Label: p.Name + " " + p.Version, State: string(p.Stage) + " " + string(p.State), Attempts: int(p.Restarts)})
 			}
 		}
 	}
@@ -79,8 +138,8 @@ func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout
 }
 
 // listDoneStages returns the stages that succeeded on a node, by their begin: those of the work that is under way, or of the last one.
-func listDoneStages(n *node.Node, name string, t *rollout.Target) []ui.Stage {
-	var out []ui.Stage
+func listDoneStages(n *node.Node, name string, t *rollout.Target) []Stage {
+	var out []Stage
 	for key, p := range n.Skyhook(name).Record.Packages {
 		pkg, _, _ := strings.Cut(key, "|")
 		for _, d := range p.Done {
@@ -88,21 +147,21 @@ func listDoneStages(n *node.Node, name string, t *rollout.Target) []ui.Stage {
 				continue // of earlier work
 			}
 			end := d.At.Add(time.Duration(d.Seconds) * time.Second)
-			out = append(out, ui.Stage{
+			out = append(out, Stage{
 				Package: pkg, Label: pkg + " " + string(d.Stage), State: string(rollout.StateDone), Started: timeOrNil(d.At), Ended: timeOrNil(end),
 				Duration: FormatDuration(end.Sub(d.At)), Attempts: d.Failed,
 			})
 		}
 	}
-	slices.SortFunc(out, func(a, b ui.Stage) int {
+	slices.SortFunc(out, func(a, b Stage) int {
 		return cmp.Or(a.Started.Compare(*b.Started), strings.Compare(a.Label, b.Label))
 	})
 	return out
 }
 
-func (v *Cluster) newStage(k *rollout.Task) ui.Stage {
+func (v *Cluster) newStage(k *rollout.Task) Stage {
 	pkg, _, _ := strings.Cut(k.Label, " ")
-	s := ui.Stage{Package: pkg, Label: k.Label, State: string(k.State), Started: timeOrNil(k.Attempts.Started), Attempts: k.Attempts.Failed}
+	s := Stage{Package: pkg, Label: k.Label, State: string(k.State), Started: timeOrNil(k.Attempts.Started), Attempts: k.Attempts.Failed}
 	if k.Why != nil {
 		s.Text = k.Why.Text
 	}
@@ -119,7 +178,7 @@ func (v *Cluster) newStage(k *rollout.Task) ui.Stage {
 }
 
 // listPodsInTheWay returns the pods that must leave a node, or that are waited for.
-func (v *Cluster) listPodsInTheWay(r *rollout.Rollout, t *rollout.Target) []ui.Pod {
+func (v *Cluster) listPodsInTheWay(r *rollout.Rollout, t *rollout.Target) []Pod {
 	if !t.NeedsDrain() {
 		return nil
 	}
@@ -127,7 +186,7 @@ func (v *Cluster) listPodsInTheWay(r *rollout.Rollout, t *rollout.Target) []ui.P
 	if !isLoaded {
 		pods = t.Drain.Pods
 	}
-	var out []ui.Pod
+	var out []Pod
 	for _, p := range pods {
 		why := "it is evicted"
 		switch budget := v.Budgets[types.UID(p.UID)]; {
@@ -140,10 +199,7 @@ func (v *Cluster) listPodsInTheWay(r *rollout.Rollout, t *rollout.Target) []ui.P
 		case budget != "" || p.Refused != "":
 			why = "its eviction is refused: " + cmp.Or(p.Refused, budget+" allows no disruption now")
 		}
-		out = append(out, ui.Pod{Name: p.Namespace + "/" + p.Name, Rollout: ShortName(r.Ref), Why: why})
+		out = append(out, Pod{Name: p.Namespace + "/" + p.Name, Rollout: ShortName(r.Ref), Why: why})
 	}
 	return out
 }
-
-// LogLines is how much of the log of a stage a page shows.
-const LogLines = 50

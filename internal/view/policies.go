@@ -12,14 +12,89 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
+// Policies is all DeploymentPolicies, by name.
+type Policies struct {
+	Now      time.Time `json:"now"`
+	Policies []Policy  `json:"policies"`
+}
+
+// Policy is a DeploymentPolicy with its windows in the next two weeks.
+type Policy struct {
+	Name     string    `json:"name"`
+	Scope    string    `json:"scope"`
+	Paused   bool      `json:"paused,omitempty"`
+	Users    []string  `json:"users"` // rollouts
+	Windows  bool      `json:"windows"`
+	TimeZone string    `json:"timeZone,omitempty"`
+	Problem  string    `json:"problem,omitempty"` // why its windows cannot be used
+	IsOpen   bool      `json:"open"`
+	Next     time.Time `json:"nextChange,omitzero"` // when it opens or closes; zero if that is not in the two weeks
+	Open     []Span    `json:"openSpans,omitempty"`
+	Days     []Day     `json:"-"`
+}
+
+// Day is a day of the calendar, in the time zone of the policy.
+type Day struct {
+	Date  time.Time // its begin
+	End   time.Time
+	Open  []Span
+	Marks []time.Time // every six hours
+}
+
+// Summary says when a window is open on a day.
+func (d Day) Summary() string {
+	text := ""
+	for i, span := range d.Open {
+		if i > 0 {
+			text += ", "
+		}
+		to := span.To.In(d.Date.Location()).Format("15:04")
+		if span.To.Equal(d.End) {
+			to = "24:00"
+		}
+		text += span.From.In(d.Date.Location()).Format("15:04") + "–" + to
+	}
+	if text == "" {
+		return "closed"
+	}
+	return text
+}
+
+// splitDays splits spans into days of a time zone.
+func splitDays(from time.Time, days int, open []Span) []Day {
+	out := make([]Day, days)
+	year, month, day := from.Date()
+	for i := range out {
+		d := Day{
+			Date: time.Date(year, month, day+i, 0, 0, 0, 0, from.Location()), End: time.Date(year, month, day+i+1, 0, 0, 0, 0, from.Location()),
+		}
+		for hour := 6; hour < 24; hour += 6 {
+			d.Marks = append(d.Marks, time.Date(year, month, day+i, hour, 0, 0, 0, from.Location()))
+		}
+		for _, span := range open {
+			part := span
+			if part.From.Before(d.Date) {
+				part.From = d.Date
+			}
+			if part.To.After(d.End) {
+				part.To = d.End
+			}
+			if part.To.After(part.From) {
+				d.Open = append(d.Open, part)
+			}
+		}
+		out[i] = d
+	}
+	return out
+}
+
 // ListPolicies describes all DeploymentPolicies, by name.
-func (v *Cluster) ListPolicies() *ui.Policies {
-	out := &ui.Policies{Now: v.Snapshot.Now.UTC(), Policies: []ui.Policy{}}
+func (v *Cluster) ListPolicies() *Policies {
+	out := &Policies{Now: v.Snapshot.Now.UTC(), Policies: []Policy{}}
 	for _, p := range v.Objects.Policies {
-		item := ui.Policy{
+		item := Policy{
 			Name: p.Name, Scope: cmp.Or(string(p.Spec.Scope), string(v1alpha1.ScopeSkyhook)), Paused: p.Spec.Paused, Users: v.usersOf(p.Name),
 			Windows: p.Spec.Windows != nil,
 		}
@@ -28,7 +103,7 @@ func (v *Cluster) ListPolicies() *ui.Policies {
 		}
 		out.Policies = append(out.Policies, item)
 	}
-	slices.SortFunc(out.Policies, func(a, b ui.Policy) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Policies, func(a, b Policy) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -49,7 +124,7 @@ func (v *Cluster) usersOf(name string) []string {
 }
 
 // addCalendar adds when the windows of a policy are open.
-func addCalendar(p *ui.Policy, windows *v1alpha1.Windows, now time.Time) {
+func addCalendar(p *Policy, windows *v1alpha1.Windows, now time.Time) {
 	p.TimeZone = cmp.Or(windows.TimeZone, "UTC")
 	calendar, err := policy.NewCalendar(windows)
 	if err != nil {
@@ -65,9 +140,9 @@ func addCalendar(p *ui.Policy, windows *v1alpha1.Windows, now time.Time) {
 	from := time.Date(year, month, day, 0, 0, 0, 0, zone)
 	horizon := from.AddDate(0, 0, calendarDays)
 	for _, span := range calendar.OpenSpans(from, horizon) {
-		p.Open = append(p.Open, ui.Span{From: span.From.In(zone), To: span.To.In(zone)})
+		p.Open = append(p.Open, Span{From: span.From.In(zone), To: span.To.In(zone)})
 	}
-	p.Days = ui.CalendarDays(from, calendarDays, p.Open)
+	p.Days = splitDays(from, calendarDays, p.Open)
 	p.IsOpen = calendar.IsOpen(now)
 	for _, span := range p.Open {
 		switch {

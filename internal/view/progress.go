@@ -13,8 +13,41 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
+
+// Progress is how many nodes did what over time, by the records on nodes, and how that goes on in the simulation.
+type Progress struct {
+	Nodes   int        `json:"nodes"`
+	Now     time.Time  `json:"now"`
+	Past    []Point    `json:"past"`
+	Future  []Point    `json:"future,omitempty"`
+	End     *time.Time `json:"simulatedEnd,omitempty"`  // when everything is complete in the simulation
+	Cut     bool       `json:"simulationCut,omitempty"` // the simulation was stopped before its end, because it took too long
+	Closed  []Span     `json:"closed,omitempty"`
+	Batches []Batch    `json:"batches,omitempty"`
+}
+
+// Point is how many nodes did what from one time on.
+type Point struct {
+	At       time.Time `json:"at"`
+	Complete int       `json:"complete"`
+	Working  int       `json:"working"`
+	Failed   int       `json:"failed"`
+}
+
+// Span is a time in which no window is open.
+type Span struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Batch is nodes of a group that began together.
+type Batch struct {
+	At        time.Time `json:"at"`
+	Group     string    `json:"group"`
+	Nodes     int       `json:"nodes"`
+	Simulated bool      `json:"simulated,omitempty"`
+}
 
 // nodeWork is when a rollout worked on a node last. Times are zero if they are unknown or still to come.
 type nodeWork struct {
@@ -66,11 +99,11 @@ func (v *Cluster) workOfEntry(r *rollout.Rollout, name string, entry nodeopv1.No
 }
 
 // newProgress counts nodes over time: by the records on nodes until now, and by the simulation from now on.
-func (v *Cluster) newProgress(r *rollout.Rollout, f *Forecast) *ui.Progress {
+func (v *Cluster) newProgress(r *rollout.Rollout, f *Forecast) *Progress {
 	all := v.listWork(r)
-	p := &ui.Progress{Now: v.Snapshot.Now.UTC(), Nodes: len(all)}
+	p := &Progress{Now: v.Snapshot.Now.UTC(), Nodes: len(all)}
 	begin := v.findBegin(r, all)
-	p.Past = sumPoints(ui.Point{At: begin}, countWork(all, begin))
+	p.Past = sumPoints(Point{At: begin}, countWork(all, begin))
 	v.addFuture(p, r, f)
 	v.addBatches(p, r, f, all)
 	p.Closed = v.closedSpans(r, begin, cmp.Or(lastTime(p.Future), p.Now))
@@ -78,15 +111,15 @@ func (v *Cluster) newProgress(r *rollout.Rollout, f *Forecast) *ui.Progress {
 }
 
 // countWork returns how the numbers of nodes change over time. What was before the begin counts from there.
-func countWork(all []nodeWork, begin time.Time) map[time.Time]ui.Point {
-	changes := map[time.Time]ui.Point{}
+func countWork(all []nodeWork, begin time.Time) map[time.Time]Point {
+	changes := map[time.Time]Point{}
 	add := func(at time.Time, complete, working, failed int) {
 		at = at.UTC()
 		if at.Before(begin) {
 			at = begin
 		}
 		was := changes[at]
-		changes[at] = ui.Point{Complete: was.Complete + complete, Working: was.Working + working, Failed: was.Failed + failed}
+		changes[at] = Point{Complete: was.Complete + complete, Working: was.Working + working, Failed: was.Failed + failed}
 	}
 	for _, work := range all {
 		isEnd := work.isComplete || work.isFailed
@@ -121,7 +154,7 @@ func (v *Cluster) findBegin(r *rollout.Rollout, all []nodeWork) time.Time {
 	return begin.UTC()
 }
 
-func lastTime(points []ui.Point) time.Time {
+func lastTime(points []Point) time.Time {
 	if len(points) == 0 {
 		return time.Time{}
 	}
@@ -129,11 +162,11 @@ func lastTime(points []ui.Point) time.Time {
 }
 
 // sumPoints adds differences up, from a first point on.
-func sumPoints(first ui.Point, changes map[time.Time]ui.Point) []ui.Point {
-	out := []ui.Point{first}
+func sumPoints(first Point, changes map[time.Time]Point) []Point {
+	out := []Point{first}
 	for _, at := range slices.SortedFunc(maps.Keys(changes), time.Time.Compare) {
 		last, change := out[len(out)-1], changes[at]
-		next := ui.Point{At: at, Complete: last.Complete + change.Complete, Working: last.Working + change.Working, Failed: last.Failed + change.Failed}
+		next := Point{At: at, Complete: last.Complete + change.Complete, Working: last.Working + change.Working, Failed: last.Failed + change.Failed}
 		if !at.After(last.At) {
 			out[len(out)-1] = next
 			continue
@@ -144,7 +177,7 @@ func sumPoints(first ui.Point, changes map[time.Time]ui.Point) []ui.Point {
 }
 
 // addFuture adds what the simulation says.
-func (v *Cluster) addFuture(p *ui.Progress, r *rollout.Rollout, f *Forecast) {
+func (v *Cluster) addFuture(p *Progress, r *rollout.Rollout, f *Forecast) {
 	if r.Paused || r.Broken != nil {
 		return
 	}
@@ -154,7 +187,7 @@ func (v *Cluster) addFuture(p *ui.Progress, r *rollout.Rollout, f *Forecast) {
 	for _, verdict := range v.ReportOf(r.Ref).Verdicts {
 		failed[verdict.Node] = verdict.Phase == rollout.PhaseFailing || verdict.Phase == rollout.PhaseFailed
 	}
-	changes := map[time.Time]ui.Point{}
+	changes := map[time.Time]Point{}
 	for _, turn := range f.turns {
 		if turn.target.rollout != r.Ref {
 			continue
@@ -182,7 +215,7 @@ func (v *Cluster) addFuture(p *ui.Progress, r *rollout.Rollout, f *Forecast) {
 }
 
 // addBatches adds when nodes began together, and when they would in the simulation.
-func (v *Cluster) addBatches(p *ui.Progress, r *rollout.Rollout, f *Forecast, all []nodeWork) {
+func (v *Cluster) addBatches(p *Progress, r *rollout.Rollout, f *Forecast, all []nodeWork) {
 	type batch struct {
 		group rollout.GroupRef
 		at    time.Time
@@ -194,14 +227,14 @@ func (v *Cluster) addBatches(p *ui.Progress, r *rollout.Rollout, f *Forecast, al
 		}
 	}
 	for b, count := range nodes {
-		p.Batches = append(p.Batches, ui.Batch{At: b.at, Group: groupName(r, b.group), Nodes: count})
+		p.Batches = append(p.Batches, Batch{At: b.at, Group: groupName(r, b.group), Nodes: count})
 	}
 	if len(p.Future) > 0 {
 		for _, w := range f.waves[r.Ref] {
-			p.Batches = append(p.Batches, ui.Batch{At: p.Now.Add(w.after), Group: groupName(r, w.group), Nodes: len(w.Nodes), Simulated: true})
+			p.Batches = append(p.Batches, Batch{At: p.Now.Add(w.after), Group: groupName(r, w.group), Nodes: len(w.Nodes), Simulated: true})
 		}
 	}
-	slices.SortFunc(p.Batches, func(a, b ui.Batch) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Group, b.Group)) })
+	slices.SortFunc(p.Batches, func(a, b Batch) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Group, b.Group)) })
 }
 
 // policyOf returns the name of the policy of a rollout; empty when it has none.
@@ -216,7 +249,7 @@ func (v *Cluster) policyOf(r *rollout.Rollout) string {
 }
 
 // closedSpans returns when no window of the policy of a rollout is open; nothing when it has none.
-func (v *Cluster) closedSpans(r *rollout.Rollout, from, to time.Time) []ui.Span {
+func (v *Cluster) closedSpans(r *rollout.Rollout, from, to time.Time) []Span {
 	name := v.policyOf(r)
 	for _, p := range v.Objects.Policies {
 		if p.Name != name || p.Spec.Windows == nil {
@@ -232,11 +265,11 @@ func (v *Cluster) closedSpans(r *rollout.Rollout, from, to time.Time) []ui.Span 
 }
 
 // invertSpans returns the times between spans.
-func invertSpans(open []policy.Span, from, to time.Time) []ui.Span {
-	var out []ui.Span
+func invertSpans(open []policy.Span, from, to time.Time) []Span {
+	var out []Span
 	add := func(until time.Time) {
 		if until.After(from) {
-			out = append(out, ui.Span{From: from.UTC(), To: until.UTC()})
+			out = append(out, Span{From: from.UTC(), To: until.UTC()})
 		}
 	}
 	for _, span := range open {

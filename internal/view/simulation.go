@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
 // Simulation is what the simulate command prints.
@@ -21,7 +20,7 @@ type Simulation struct {
 	Cut      bool               `json:"cut,omitempty"` // on a page: it was stopped before its end, because it took too long
 	Rollouts []SimulatedRollout `json:"rollouts"`
 	Steps    []simulatedStep    `json:"steps"`
-	MaxWaves int                // of each rollout that are printed; 0 for all
+	MaxWaves int                `json:"-"` // of each rollout that are printed; 0 for all
 }
 
 type SimulatedRollout struct {
@@ -29,13 +28,13 @@ type SimulatedRollout struct {
 	Waves []simulatedWave `json:"waves"`
 	Left  []reasonCount   `json:"left,omitempty"`
 
-	Progress *ui.Progress `json:"progress"`
+	Progress *Progress `json:"progress"`
 }
 
 type simulatedWave struct {
 	wave
 	Ended string `json:"ended,omitempty"`
-	ui.WaveTimes
+	WaveTimes
 }
 
 type simulatedStep struct {
@@ -65,7 +64,7 @@ func NewSimulation(v *Cluster, c *Forecast, args []string) *Simulation {
 			} else {
 				last = c.timeline.End.Sub(c.Start)
 			}
-			sw.WaveTimes = ui.WaveTimes{From: now.Add(w.after), To: now.Add(last), Open: !haveAllEnded}
+			sw.WaveTimes = WaveTimes{From: now.Add(w.after), To: now.Add(last), Open: !haveAllEnded}
 			sr.Waves = append(sr.Waves, sw)
 		}
 		sr.Left = countReasons(slices.SortedFunc(maps.Values(c.waitingVerdicts(r)), func(a, b rollout.Verdict) int {

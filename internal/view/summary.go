@@ -17,7 +17,6 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
 
 // RolloutStatus is the status of one rollout.
@@ -38,14 +37,14 @@ type RolloutStatus struct {
 	Working    []runningTask       `json:"working"`
 	Drains     []DrainStatus       `json:"drains,omitempty"` // of nodes with pods in the way
 	Packages   []string            `json:"packages,omitempty"`
-	PerPackage []ui.Package        `json:"packageProgress,omitempty"` // of one rollout
+	PerPackage []Package           `json:"packageProgress,omitempty"` // of one rollout
 	Images     []PackageImage      `json:"images,omitempty"`          // with pinImages
 	Revisions  []v1alpha1.Revision `json:"revisions,omitempty"`       // as the operator wrote them last
 	Problem    string              `json:"problem,omitempty"`
 	Ended      bool                `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
 
 	Expected   *time.Time    `json:"estimatedCompletion,omitempty"` // as the operator wrote it last, if that is still to come
-	ExpectedIn time.Duration // from the time of the data
+	ExpectedIn time.Duration `json:"-"`                             // from the time of the data
 }
 
 // groupStatus is the progress of one group.
@@ -60,8 +59,8 @@ type groupStatus struct {
 	Stopped  bool   `json:"stopped,omitempty"`
 	Why      string `json:"why,omitempty"`
 
-	Counted   []ui.Cell `json:"counted,omitempty"`   // of one rollout: the nodes that count against the budget, at most fifty
-	NotListed int       `json:"notListed,omitempty"` // further nodes that do
+	Counted   []Cell `json:"counted,omitempty"`   // of one rollout: the nodes that count against the budget, at most fifty
+	NotListed int    `json:"notListed,omitempty"` // further nodes that do
 
 	ref rollout.GroupRef
 }

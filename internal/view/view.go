@@ -24,8 +24,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 )
+
+// ErrNotFound is wrapped by errors of Pages about a name that does not exist.
+var ErrNotFound = errors.New("not found")
 
 // Cluster is a cluster with the decision of the engine.
 type Cluster struct {
@@ -245,7 +247,7 @@ func hasOpenTasks(t *rollout.Target) bool {
 // CheckName returns an error for a name that names no rollout.
 func (v *Cluster) CheckName(name string) error {
 	if err := v.CheckNames([]string{name}); err != nil {
-		return fmt.Errorf("%w: %w", ui.ErrNotFound, err)
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -57,7 +56,7 @@ func runNodeDescribe(ctx context.Context, f *session.Factory, from session.ViewO
 }
 
 // formatNode formats a node for people.
-func formatNode(p *output.Printer, n *ui.Node, now time.Time) string {
+func formatNode(p *output.Printer, n *view.Node, now time.Time) string {
 	var b strings.Builder
 	ready, cordoned := "not ready", "schedulable"
 	if n.Ready {
@@ -67,14 +66,12 @@ func formatNode(p *output.Printer, n *ui.Node, now time.Time) string {
 		cordoned = "cordoned"
 	}
 	fmt.Fprintf(&b, "Node %s: %s, %s, %s\n", n.Name, strings.ToLower(n.State.Title()), ready, cordoned)
-	if all, ok := n.Why.([]view.Explanation); ok {
-		b.WriteString("\n" + FormatExplanations(all, 0))
-	}
+	b.WriteString("\n" + FormatExplanations(n.Why, 0))
 	for i := range n.Work {
 		b.WriteString(formatWork(&n.Work[i], now))
 	}
-	if drift, ok := n.Drift.(*view.DriftReport); ok {
-		fmt.Fprintf(&b, "\nDrift: %s of its packages; kubectl skyhook drift %s shows more.\n", output.Count(len(drift.Packages), "finding"), n.Name)
+	if n.Drift != nil {
+		fmt.Fprintf(&b, "\nDrift: %s of its packages; kubectl skyhook drift %s shows more.\n", output.Count(len(n.Drift.Packages), "finding"), n.Name)
 	}
 	if len(n.Holds) > 0 {
 		b.WriteString("\nHolds:\n")
@@ -109,7 +106,7 @@ func formatSection(title string, header []string, rows [][]string) string {
 }
 
 // formatWork formats what a rollout did on a node.
-func formatWork(w *ui.Work, now time.Time) string {
+func formatWork(w *view.Work, now time.Time) string {
 	text := fmt.Sprintf("\n%s: %s", w.Rollout, strings.ToLower(w.State.Title()))
 	if w.AdmittedAt != nil {
 		text += ", began " + formatSince(w.AdmittedAt, now) + " ago"

@@ -4,6 +4,7 @@
 package look
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"slices"
@@ -13,22 +14,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/internal/cli/packages"
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
+// logLines is how much of the log of a stage is shown.
+const logLines = 50
+
 // AddRead adds what only the API server knows of a node: events, logs of stages, and differences of files. A dump has none.
-func AddRead(v *view.Cluster, ctx context.Context, f *session.Factory, out *ui.Node) error {
+func AddRead(v *view.Cluster, ctx context.Context, f *session.Factory, out *view.Node) error {
 	if !v.Dump.Live() {
 		return nil
 	}
 	out.Events = listEvents(ctx, f, out.Name)
-	if report, ok := out.Drift.(*view.DriftReport); ok {
-		if err := readDiffs(report, ctx, f); err != nil {
+	if out.Drift != nil {
+		if err := readDiffs(out.Drift, ctx, f); err != nil {
 			return err
 		}
 	}
@@ -44,8 +48,8 @@ func AddRead(v *view.Cluster, ctx context.Context, f *session.Factory, out *ui.N
 }
 
 // listEvents returns the events of a node, the newest first. Without the right to list events there are none.
-func listEvents(ctx context.Context, f *session.Factory, name string) []ui.NodeEvent {
-	out := []ui.NodeEvent{}
+func listEvents(ctx context.Context, f *session.Factory, name string) []view.NodeEvent {
+	out := []view.NodeEvent{}
 	core, err := f.CoreClient()
 	if err != nil {
 		return out
@@ -55,7 +59,7 @@ func listEvents(ctx context.Context, f *session.Factory, name string) []ui.NodeE
 	selector := fields.Set{"involvedObject.kind": "Node", "involvedObject.name": name}.AsSelector().String()
 	list, err := core.Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector, Limit: 200})
 	if err != nil {
-		return append(out, ui.NodeEvent{At: time.Now().UTC(), Type: corev1.EventTypeWarning, Reason: "NotListed", Text: err.Error()})
+		return append(out, view.NodeEvent{At: time.Now().UTC(), Type: corev1.EventTypeWarning, Reason: "NotListed", Text: err.Error()})
 	}
 	for i := range list.Items {
 		e := &list.Items[i]
@@ -65,14 +69,14 @@ func listEvents(ctx context.Context, f *session.Factory, name string) []ui.NodeE
 				at = t
 			}
 		}
-		out = append(out, ui.NodeEvent{At: at.UTC(), Type: e.Type, Reason: e.Reason, Text: e.Message, Count: max(e.Count, 1)})
+		out = append(out, view.NodeEvent{At: at.UTC(), Type: e.Type, Reason: e.Reason, Text: e.Message, Count: max(e.Count, 1)})
 	}
-	slices.SortStableFunc(out, func(a, b ui.NodeEvent) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(out, func(a, b view.NodeEvent) int { return b.At.Compare(a.At) })
 	return out
 }
 
 // readLog returns the end of the log of a stage, as package logs prints it, or of a step of a NodeOp.
-func readLog(v *view.Cluster, ctx context.Context, f *session.Factory, of, nodeName string, stage *ui.Stage) string {
+func readLog(v *view.Cluster, ctx context.Context, f *session.Factory, of, nodeName string, stage *view.Stage) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if r := v.FindRollout(of); r != nil && v.NodeOpOf(r) != nil {
@@ -88,7 +92,7 @@ func readLog(v *view.Cluster, ctx context.Context, f *session.Factory, of, nodeN
 	silent := *f
 	silent.Printer = &printer
 	_, stageName, _ := strings.Cut(stage.Label, " ")
-	o := &packages.LogsOptions{Factory: &silent, Name: of, Pkg: stage.Package, NodeArgs: []string{nodeName}, Tail: view.LogLines}
+	o := &packages.LogsOptions{Factory: &silent, Name: of, Pkg: stage.Package, NodeArgs: []string{nodeName}, Tail: logLines}
 	if slices.Contains(view.LogStages, stageName) {
 		o.Stage = stageName
 	}
@@ -113,8 +117,21 @@ func readPodLog(ctx context.Context, f *session.Factory, namespace, name string)
 	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if view.HasStarted(status) {
 			fmt.Fprintf(&out, "==> Pod: %s, Container: %s [%s], Node: %s <==\n", p.Name, status.Name, view.FormatContainerState(status), p.Spec.NodeName)
-			view.WriteLog(ctx, &out, pods, p.Name, status)
+			writeLog(ctx, &out, pods, p.Name, status)
 		}
 	}
 	return out.String()
+}
+
+// writeLog writes the last lines of a log. A log that cannot be read is left out: the kubelet has none yet, or any more.
+func writeLog(ctx context.Context, out *strings.Builder, pods coreclient.PodInterface, name string, status corev1.ContainerStatus) {
+	options := &corev1.PodLogOptions{Container: status.Name, Previous: status.State.Waiting != nil, TailLines: new(int64(logLines))}
+	in, err := pods.GetLogs(name, options).Stream(ctx)
+	if err != nil {
+		return
+	}
+	defer in.Close()
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		fmt.Fprintln(out, lines.Text())
+	}
 }

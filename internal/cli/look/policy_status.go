@@ -14,7 +14,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
+	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
 func NewPolicyStatusCommand(f *session.Factory) *cobra.Command {
@@ -42,12 +42,12 @@ func runPolicyStatus(ctx context.Context, f *session.Factory, from session.ViewO
 	}
 	all := v.ListPolicies()
 	for _, name := range names {
-		if !slices.ContainsFunc(all.Policies, func(p ui.Policy) bool { return p.Name == name }) {
+		if !slices.ContainsFunc(all.Policies, func(p view.Policy) bool { return p.Name == name }) {
 			return fmt.Errorf("there is no DeploymentPolicy %s", name)
 		}
 	}
 	if len(names) > 0 {
-		all.Policies = slices.DeleteFunc(all.Policies, func(p ui.Policy) bool { return !slices.Contains(names, p.Name) })
+		all.Policies = slices.DeleteFunc(all.Policies, func(p view.Policy) bool { return !slices.Contains(names, p.Name) })
 	}
 	var found []string
 	for _, p := range all.Policies {
@@ -56,7 +56,7 @@ func runPolicyStatus(ctx context.Context, f *session.Factory, from session.ViewO
 	return f.Print(output.Answer{Value: all, Names: output.WithKind("deploymentpolicy", found...), Text: func(bool) string { return formatPolicies(all) }})
 }
 
-func formatPolicies(all *ui.Policies) string {
+func formatPolicies(all *view.Policies) string {
 	if len(all.Policies) == 0 {
 		return "There is no DeploymentPolicy.\n"
 	}
@@ -76,7 +76,7 @@ func formatPolicies(all *ui.Policies) string {
 }
 
 // formatWindows formats the windows of a policy, one line for each day.
-func formatWindows(p *ui.Policy) string {
+func formatWindows(p *view.Policy) string {
 	switch {
 	case p.Problem != "":
 		return fmt.Sprintf("  windows  they cannot be used: %s\n", p.Problem)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -71,11 +70,11 @@ func (o *statusOptions) load(ctx context.Context) (output.Answer, bool, error) {
 	if _, err := o.CheckFormat(); err != nil {
 		return output.Answer{}, false, err
 	}
-	filter := ui.FleetFilter{State: ui.State(o.state), Query: o.search}
+	filter := view.FleetFilter{State: view.State(o.state), Query: o.search}
 	if err := filter.Check(); err != nil {
 		return output.Answer{}, false, fmt.Errorf("--state: %w", err)
 	}
-	if filter != (ui.FleetFilter{}) && !o.nodes {
+	if filter != (view.FleetFilter{}) && !o.nodes {
 		return output.Answer{}, false, errors.New("--state and --search choose nodes: add --nodes")
 	}
 	v, err := session.LoadView(ctx, o.Factory, o.from)

@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/ui"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
 // newFleetAnswer returns what status --nodes prints: the nodes that a filter selects.
-func newFleetAnswer(p *output.Printer, fleet *ui.Fleet, filter ui.FleetFilter, now time.Time) output.Answer {
-	fleet.Nodes = slices.DeleteFunc(fleet.Nodes, func(c ui.Cell) bool { return !filter.Matches(&c) })
+func newFleetAnswer(p *output.Printer, fleet *view.Fleet, filter view.FleetFilter, now time.Time) output.Answer {
+	fleet.Nodes = slices.DeleteFunc(fleet.Nodes, func(c view.Cell) bool { return !filter.Matches(&c) })
 	var names []string
 	for i := range fleet.Nodes {
 		names = append(names, fleet.Nodes[i].Node)
@@ -24,7 +23,7 @@ func newFleetAnswer(p *output.Printer, fleet *ui.Fleet, filter ui.FleetFilter, n
 	return output.Answer{Value: fleet, Names: output.WithKind("node", names...), Text: func(bool) string { return formatFleet(p, fleet, now) }}
 }
 
-func formatFleet(p *output.Printer, fleet *ui.Fleet, now time.Time) string {
+func formatFleet(p *output.Printer, fleet *view.Fleet, now time.Time) string {
 	if len(fleet.Nodes) == 0 {
 		return "No node matches.\n"
 	}

@@ -135,7 +135,7 @@ func (s *uiSource) change(ctx context.Context, c ui.Change) (string, error) {
 		isKnown := s.view.Objects.Node(c.Node) != nil // otherwise the name could be an expression for several nodes
 		s.mu.Unlock()
 		if !isKnown {
-			return "", fmt.Errorf("%w: there is no node %q", ui.ErrNotFound, c.Node)
+			return "", fmt.Errorf("%w: there is no node %q", view.ErrNotFound, c.Node)
 		}
 	}
 	var err error
@@ -151,7 +151,7 @@ func (s *uiSource) change(ctx context.Context, c ui.Change) (string, error) {
 	case c.Verb == changeUnignore:
 		err = act.RunIgnore(ctx, &f, []string{c.Node}, nil, "unignored")
 	default:
-		err = fmt.Errorf("%w: pages cannot %q", ui.ErrNotFound, c.Verb)
+		err = fmt.Errorf("%w: pages cannot %q", view.ErrNotFound, c.Verb)
 	}
 	return out.String(), err
 }

@@ -33,7 +33,7 @@ type cachedForecast struct {
 const keepForecast = time.Minute
 
 // fleet returns the data of the page of all nodes.
-func (s *uiSource) fleet(_ context.Context, name string) (*ui.Fleet, error) {
+func (s *uiSource) fleet(_ context.Context, name string) (*view.Fleet, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if name == "" {
@@ -52,12 +52,11 @@ func (s *uiSource) node(ctx context.Context, name string) (*ui.Node, error) {
 	n := v.Objects.Node(name)
 	if n == nil {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%w: there is no node %q", ui.ErrNotFound, name)
+		return nil, fmt.Errorf("%w: there is no node %q", view.ErrNotFound, name)
 	}
-	out := v.NewNode(n)
-	out.Offers = s.offersOfNode(n)
+	out := &ui.Node{Node: v.NewNode(n), Offers: s.offersOfNode(n)}
 	s.mu.Unlock()
-	return out, look.AddRead(v, ctx, s.factory, out)
+	return out, look.AddRead(v, ctx, s.factory, out.Node)
 }
 
 // plan returns the data of the page of what comes next: for the cluster, and for a manifest that is not applied.
@@ -65,8 +64,7 @@ func (s *uiSource) plan(ctx context.Context, text []byte) (*ui.Plan, error) {
 	s.mu.Lock()
 	v, f := s.view, s.forecast("")
 	s.mu.Unlock()
-	simulation := view.NewSimulation(v, f, nil)
-	out := &ui.Plan{Simulation: simulation, Now: simulation.Now, Before: simulation.ListBars(), Manifest: string(text)}
+	out := &ui.Plan{Simulation: view.NewSimulation(v, f, nil)}
 	if len(text) == 0 {
 		return out, nil
 	}
@@ -75,8 +73,7 @@ func (s *uiSource) plan(ctx context.Context, text []byte) (*ui.Plan, error) {
 		out.Problem = err.Error()
 		return out, nil
 	}
-	simulation = view.NewSimulation(edited, edited.SimulateForPages(nil, pageComputes), nil)
-	out.Edited, out.After = simulation, simulation.ListBars()
+	out.Edited = view.NewSimulation(edited, edited.SimulateForPages(nil, pageComputes), nil)
 	return out, nil
 }
 
@@ -109,7 +106,7 @@ func (s *uiSource) mergeText(ctx context.Context, text []byte) (*view.Cluster, e
 }
 
 // policies returns the data of the page of policies.
-func (s *uiSource) policies(context.Context) (*ui.Policies, error) {
+func (s *uiSource) policies(context.Context) (*view.Policies, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.view.ListPolicies(), nil
@@ -125,11 +122,9 @@ func (s *uiSource) rollout(_ context.Context, name string) (*ui.Rollout, error) 
 	}
 	r := v.FindRollout(name)
 	name = view.ShortName(r.Ref)
-	status := view.DescribeRollout(v, r)
-	simulation := view.NewSimulation(v, s.forecast(name), []string{name})
 	return &ui.Rollout{
-		Status: status, Why: view.ExplainRollout(v, r), Simulation: simulation,
-		Name: name, Progress: simulation.Rollouts[0].Progress, Packages: status.PerPackage, Offers: s.offersOfRollout(r),
+		Status: view.DescribeRollout(v, r), Why: view.ExplainRollout(v, r), Offers: s.offersOfRollout(r),
+		Simulation: view.NewSimulation(v, s.forecast(name), []string{name}),
 	}, nil
 }
 
