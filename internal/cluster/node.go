@@ -76,7 +76,7 @@ func (w nodeWriter) applyAction(ctx context.Context, work *nodeWork, a rollout.A
 		w.failRollout(ctx, work, a, err)
 		return
 	}
-	changesObjects := slices.Contains([]rollout.Verb{rollout.VerbRun, rollout.VerbCheck, rollout.VerbEvict, rollout.VerbRecall}, a.Verb)
+	changesObjects := slices.Contains([]rollout.Verb{rollout.VerbRun, rollout.VerbEvict, rollout.VerbRecall}, a.Verb)
 	work.changed = work.changed || changesObjects
 	work.done = append(work.done, a)
 }
@@ -88,8 +88,6 @@ func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
 	switch a.Verb {
 	case rollout.VerbRun:
 		q.task = a.Task
-	case rollout.VerbCheck:
-		q.task = node.TaskCheck
 	case rollout.VerbVerify:
 		q.task = node.TaskDrift
 	case rollout.VerbPull:

@@ -15,7 +15,6 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/cluster/writecache"
 	"github.com/skyhook-k8s/skyhook/internal/node"
-	oprender "github.com/skyhook-k8s/skyhook/internal/nodeop/render"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
@@ -28,8 +27,6 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) er
 	switch a.Verb {
 	case rollout.VerbRun:
 		return w.runTask(ctx, a, n)
-	case rollout.VerbCheck:
-		return w.startChecks(ctx, a, n)
 	case rollout.VerbVerify:
 		return w.startDriftCheck(ctx, a, n)
 	case rollout.VerbRecall:
@@ -88,26 +85,6 @@ func (w podWriter) recallPod(ctx context.Context, a rollout.Action) error {
 	}
 	if err == nil {
 		w.writes.Pods.Put(changed)
-	}
-	return nil
-}
-
-// startChecks creates the pods that run the commands of proofs.
-func (w podWriter) startChecks(ctx context.Context, a rollout.Action, n *node.Node) error {
-	if op := w.nodeOp(a); op != nil {
-		for _, p := range oprender.CheckPods(op.Operation, w.objects.opConfig, n) {
-			if err := w.createOrAccept(ctx, op, p, &corev1.Pod{}); err != nil {
-				return err
-			}
-			w.writes.OpPods.PutCreated(StripNodeOpPod(p))
-		}
-		return nil
-	}
-	by := w.objects.skyhooks[a.Rollout]
-	for _, pod := range by.CheckPods(n) {
-		if err := w.createCheckPod(ctx, by, pod); err != nil {
-			return err
-		}
 	}
 	return nil
 }

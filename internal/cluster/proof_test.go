@@ -6,8 +6,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
-	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // requireVerdict checks what the engine says of a node.
@@ -232,120 +228,4 @@ func TestInvalidObjects(t *testing.T) {
 	if got := s.getNodeOp("up").Status; len(got.NodeStatuses) > 0 || !strings.Contains(fmt.Sprint(got.Conditions), "proof.objects[0].cel cannot be used: column 17: Syntax error") {
 		t.Errorf("the NodeOp's status is %+v", got)
 	}
-}
-
-// findCheckPods returns the pods that run commands of proofs.
-func (s *scenario) findCheckPods() []corev1.Pod {
-	s.Helper()
-	l := &corev1.PodList{}
-	s.Must(s.Client.List(context.Background(), l, client.HasLabels{v1alpha1.LabelProof}))
-	return slices.DeleteFunc(l.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
-}
-
-// endCheck is what a kubelet reports after the command of the only such pod ended.
-func (s *scenario) endCheck(code int32, restarts int32, said string) {
-	s.Helper()
-	pods := s.findCheckPods()
-	if len(pods) != 1 {
-		s.Fatalf("%d pods check nodes", len(pods))
-	}
-	p := pods[0].DeepCopy()
-	ended := &corev1.ContainerStateTerminated{ExitCode: code, Message: said, FinishedAt: metav1.Now()}
-	status := corev1.ContainerStatus{Name: node.ContainerProof, RestartCount: restarts, State: corev1.ContainerState{Terminated: ended}}
-	p.Status.Phase = corev1.PodSucceeded
-	if code != 0 {
-		p.Status.Phase, status.State, status.LastTerminationState = corev1.PodRunning, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, status.State
-	}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{status}
-	s.Must(s.Client.Status().Patch(context.Background(), p, client.MergeFrom(&pods[0])))
-}
-
-// TestProofCommand: a command runs on the node when everything else is true. While it fails the node stays, and what it said is shown;
-// another command is run by another pod. No pod is left afterwards.
-func TestProofCommand(t *testing.T) {
-	s := newScenario(t, 1)
-	s.Apply(strings.Replace(demo, "  packages:", `  proof:
-    nodeConditions: [{type: KernelDeadlock, status: "False"}]
-    command: {image: registry.example/tester:1, command: [dcgmi, diag], env: [{name: LEVEL, value: "2"}, {name: NODE_NAME, value: other}]}
-  packages:`, 1))
-	s.passes(12)
-	s.requireVerdict("demo", "n1", "Proof: condition KernelDeadlock of the node is absent, and must be False")
-	if pods := s.findCheckPods(); len(pods) > 0 {
-		t.Errorf("the command runs before everything else is true: %s", pods[0].Name)
-	}
-	s.setNodeHealth("n1", "8", corev1.ConditionFalse)
-	s.pass()
-	s.pass()
-	s.requireVerdict("demo", "n1", "Proof: the command of the proof has not started")
-	first := s.findCheckPods()[0]
-	container := first.Spec.Containers[0]
-	want := []corev1.EnvVar{{Name: "LEVEL", Value: "2"}, {Name: "NODE_NAME", Value: "n1"}}
-	if container.Image != "registry.example/tester:1" || !slices.Equal(container.Command, []string{"dcgmi", "diag"}) || !reflect.DeepEqual(container.Env, want) || container.VolumeMounts[0].MountPath != "/host" {
-		t.Errorf("the container is %+v", container)
-	}
-
-	s.endCheck(3, 1, "GPU 3\nis off the bus")
-	s.pass()
-	s.requireVerdict("demo", "n1", "Proof: the command of the proof ended with exit code 3, and ran 2 times: GPU 3 is off the bus")
-	if pods := s.findCheckPods(); len(pods) != 1 || pods[0].UID != first.UID {
-		t.Errorf("the kubelet repeats the command, and the pods are now %v", pods)
-	}
-	s.Patch(s.GetSkyhook("demo"), `{"spec":{"proof":{"command":{"command":["nvidia-smi"]}}}}`)
-	s.pass()
-	s.pass()
-	if pods := s.findCheckPods(); len(pods) != 1 || pods[0].UID == first.UID || pods[0].Spec.Containers[0].Command[0] != "nvidia-smi" {
-		t.Errorf("after an edit the pods are %v", pods)
-	}
-	s.endCheck(0, 0, "")
-	s.passes(3)
-	s.requireVerdict("demo", "n1", "Finished: no work is pending")
-	if pods := s.findCheckPods(); len(pods) > 0 {
-		t.Errorf("the node is given back, and %s is left", pods[0].Name)
-	}
-}
-
-// TestProofCommandOfNodeOp: a command of the policy runs for the nodes of a NodeOp too.
-func TestProofCommandOfNodeOp(t *testing.T) {
-	s := newScenario(t, 1)
-	s.Apply(policyYAML("  proof: {command: {image: registry.example/tester:1, command: [check], hostMountPath: /node}}\n"))
-	s.createNodeOp("up", "deploymentPolicy: careful\n  cordon: true")
-	s.nodeOpPasses(6, time.Second)
-	s.endJobs(true)
-	s.nodeOpPasses(6, time.Second)
-	s.endCheck(1, 0, "not yet")
-	s.nodeOpPasses(2, time.Second)
-	if entry := s.getNodeOp("up").Status.NodeStatuses["n1"]; !strings.Contains(entry.Message, "the command of the proof ended with exit code 1: not yet") || !s.GetNode("n1").Spec.Unschedulable {
-		t.Errorf("the entry is %+v", entry)
-	}
-	s.endCheck(0, 1, "")
-	if done := s.finishNodeOp("up", true); done.Status.Phase != opv1.PhaseCompleted {
-		t.Errorf("it ended as %+v", done.Status)
-	}
-	if pods := s.findCheckPods(); len(pods) > 0 || s.GetNode("n1").Spec.Unschedulable {
-		t.Errorf("pods %v are left, or the node is held", pods)
-	}
-}
-
-// TestRefusedCheck: when the pod is refused the node stays and says why, and the pod is asked for again.
-func TestRefusedCheck(t *testing.T) {
-	isBarred := true
-	s, g := newRefusingScenario(t, 1, func(what, body string) bool {
-		return isBarred && strings.HasPrefix(what, "POST") && strings.HasSuffix(what, "/pods") && strings.Contains(body, "registry.example/tester")
-	})
-	s.Apply(strings.Replace(demo, "  packages:", "  proof: {command: {image: registry.example/tester:1, command: [check]}}\n  packages:", 1))
-	s.passes(12)
-	s.requireVerdict("demo", "n1", "Refused: creating pod demo-proof-n1-1-")
-	before := g.refused
-	for range 3 {
-		s.pass()
-	}
-	if g.refused > before+1 {
-		t.Errorf("the pod was asked for %d times in three passes", g.refused-before)
-	}
-	isBarred = false
-	s.now = s.now.Add(time.Hour)
-	s.pass()
-	s.endCheck(0, 0, "")
-	s.passes(3)
-	s.requireVerdict("demo", "n1", "Finished: no work is pending")
 }

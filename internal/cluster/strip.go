@@ -89,10 +89,10 @@ func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerSt
 	return out
 }
 
-// summariseChecks returns how far the command of a proof is, or a check for drift, or the last stage of a compact pod; nothing for
+// summariseChecks returns how far a check for drift is, or the last stage of a compact pod; nothing for
 // other pods, whose main container only waits.
 func summariseChecks(p *corev1.Pod) []corev1.ContainerStatus {
-	if p.Labels[v1alpha1.LabelProof] == "" && p.Labels[v1alpha1.LabelDrift] == "" && !skyhook.IsCompact(p) {
+	if p.Labels[v1alpha1.LabelDrift] == "" && !skyhook.IsCompact(p) {
 		return nil
 	}
 	return summariseContainers(p.Status.ContainerStatuses)

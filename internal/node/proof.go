@@ -67,8 +67,6 @@ type ProofState struct {
 	Since   *time.Time       // since when it is waited for, as recorded
 	Offered map[string]int64 // resources at the admission
 	Missing Findings
-
-	Commands CommandPods
 }
 
 // Findings are what the pods and objects around nodes miss: for each proof, in the order of Proofs, by node. Empty means nothing, and
@@ -87,7 +85,6 @@ func (f Findings) of(proof int, node string) (text string, isChecked bool) {
 // complete, one that holds the node comes first, then the one with the shorter timeout.
 func (ps Proofs) Compile(n *Node, state ProofState) *rollout.Proof {
 	var out *rollout.Proof
-	start := false
 	for i, p := range ps {
 		one := &rollout.Proof{Timeout: defaultProofTimeout, Release: p.OnTimeout == v1alpha1.ProofRelease}
 		if p.Timeout != nil {
@@ -97,21 +94,8 @@ func (ps Proofs) Compile(n *Node, state ProofState) *rollout.Proof {
 			one.Since = *state.Since
 		}
 		one.Missing = state.findMissing(i, p, n)
-		if p.Command != nil && one.Missing == nil {
-			one.Missing, one.Start = state.Commands.findMissing(p.Command)
-		}
-		start = start || one.Start
 		if out == nil || isProofStricter(one, out) {
 			out = one
-		}
-	}
-	if out == nil {
-		return nil
-	}
-	out.Start = start && state.Since != nil
-	for _, p := range state.Commands.All {
-		if p.DeletionTimestamp == nil && ps.NeedsPod(state.Commands, p) {
-			out.Objects = append(out.Objects, state.Commands.Prefix+p.Name)
 		}
 	}
 	return out

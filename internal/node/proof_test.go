@@ -25,50 +25,42 @@ func provenNode(gpus string, healthy corev1.ConditionStatus) *Node {
 	}, nil)
 }
 
-// TestProofsCompile: each part of a proof is asked for, and a command last.
+// TestProofsCompile: each part of a proof is asked for.
 func TestProofsCompile(t *testing.T) {
 	since := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	atLeast := int64(4)
-	command := &v1alpha1.ProofCommand{Image: "tester:1"}
 	proof := &v1alpha1.Proof{
 		NodeConditions: []v1alpha1.NodeConditionGate{{Type: "example.com/Healthy"}},
 		Resources:      []v1alpha1.ResourceProof{{Name: "nvidia.com/gpu"}},
-		DaemonSets:     []v1alpha1.DaemonSetProof{{Namespace: "gpu", Name: "plugin"}}, Command: command,
+		DaemonSets:     []v1alpha1.DaemonSetProof{{Namespace: "gpu", Name: "plugin"}},
 	}
-	state := func(found Findings, pods ...*corev1.Pod) ProofState {
-		return ProofState{Since: &since, Offered: map[string]int64{"nvidia.com/gpu": 8}, Missing: found,
-			Commands: CommandPods{All: pods, Name: func(*v1alpha1.ProofCommand) string { return "check" }}}
-	}
-	pod := func(phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "check"}, Status: corev1.PodStatus{Phase: phase}}
+	state := func(found Findings) ProofState {
+		return ProofState{Since: &since, Offered: map[string]int64{"nvidia.com/gpu": 8}, Missing: found}
 	}
 	ready := Findings{{"n1": ""}}
 	for _, c := range []struct {
 		what  string
 		node  *Node
-		state ProofState
+		found Findings
 		want  string
-		start bool
 	}{
-		{"condition", provenNode("8", corev1.ConditionFalse), state(ready), "condition example.com/Healthy of the node is False, and must be True", false},
-		{"resource", provenNode("7", corev1.ConditionTrue), state(ready), "the node offers 7 of nvidia.com/gpu, and must offer 8 as when it was admitted", false},
-		{"not looked at", provenNode("8", corev1.ConditionTrue), state(nil), "the DaemonSets and objects of the proof are looked at next", false},
-		{"DaemonSet", provenNode("8", corev1.ConditionTrue), state(Findings{{"n1": "no pod"}}), "no pod", false},
-		{"command", provenNode("8", corev1.ConditionTrue), state(ready), "the command of the proof starts next", true},
-		{"running", provenNode("8", corev1.ConditionTrue), state(ready, pod(corev1.PodRunning)), "the command of the proof has not started", false},
-		{"complete", provenNode("8", corev1.ConditionTrue), state(ready, pod(corev1.PodSucceeded)), "", false},
+		{"condition", provenNode("8", corev1.ConditionFalse), ready, "condition example.com/Healthy of the node is False, and must be True"},
+		{"resource", provenNode("7", corev1.ConditionTrue), ready, "the node offers 7 of nvidia.com/gpu, and must offer 8 as when it was admitted"},
+		{"not looked at", provenNode("8", corev1.ConditionTrue), nil, "the DaemonSets and objects of the proof are looked at next"},
+		{"DaemonSet", provenNode("8", corev1.ConditionTrue), Findings{{"n1": "no pod"}}, "no pod"},
+		{"complete", provenNode("8", corev1.ConditionTrue), ready, ""},
 	} {
-		got := Proofs{proof}.Compile(c.node, c.state)
+		got := Proofs{proof}.Compile(c.node, state(c.found))
 		text := ""
 		if got.Missing != nil {
 			text = got.Missing.Text
 		}
-		if text != c.want || got.Start != c.start {
-			t.Errorf("%s: %q, start %v; want %q, %v", c.what, text, got.Start, c.want, c.start)
+		if text != c.want || !got.Since.Equal(since) {
+			t.Errorf("%s: %q since %s; want %q", c.what, text, got.Since, c.want)
 		}
 	}
 	proof.Resources[0].AtLeast = &atLeast
-	if got := (Proofs{proof}).Compile(provenNode("7", corev1.ConditionTrue), state(ready, pod(corev1.PodSucceeded))); got.Missing != nil {
+	if got := (Proofs{proof}).Compile(provenNode("7", corev1.ConditionTrue), state(ready)); got.Missing != nil {
 		t.Errorf("with at least 4 of 7: %s", got.Missing.Text)
 	}
 }

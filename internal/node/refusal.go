@@ -17,6 +17,13 @@ type Refusal struct {
 	Count int       // attempts that were refused in a row
 }
 
+// What stands for pods that belong to no task where tasks are named: the one that checks a node for drift, and the one that pulls images
+// before their turn.
+const (
+	TaskDrift = "drift"
+	TaskPull  = "prepull"
+)
+
 // RetryAt is when the request is tried again.
 func (r Refusal) RetryAt() time.Time { return r.At.Add(rollout.Backoff(r.Count)) }
 

@@ -4,8 +4,6 @@
 package nodeop
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -31,13 +29,6 @@ func Proofs(op *v1alpha1.NodeOp, p *skyhookv1.DeploymentPolicy) node.Proofs {
 func (op *Operation) IsProving(n *node.Node) bool {
 	rec, isRecorded := op.RecordOn(n)
 	return isRecorded && rec.Admitted && rec.Proving != nil
-}
-
-// CommandPods returns the pods on a node that run commands of proofs.
-func (op *Operation) CommandPods(n *node.Node, rec *node.OpRecord, all []*corev1.Pod) node.CommandPods {
-	return node.CommandPods{Prefix: PrefixPod, All: all, Name: func(c *skyhookv1.ProofCommand) string {
-		return op.ObjectName(node.ContainerProof+"-"+nameSuffix(node.HashCommand(c)), n, rec.Admission)
-	}}
 }
 
 // Holder names the NodeOp in the marks of nodes.

@@ -23,7 +23,6 @@ const (
 	VerbSweep  Verb = "sweep"  // delete an object of ours
 	VerbRecall Verb = "recall" // tell an object to end before the next of its tasks
 	VerbProve  Verb = "prove"  // write to the node's record that the proof is waited for
-	VerbCheck  Verb = "check"  // create the objects that check what must be true of the node
 	// record that the node rolls back to what was complete there before; attempts are counted anew
 	VerbRollback Verb = "rollback"
 	VerbVerify   Verb = "verify"  // create the object that checks whether a finished node is still as it was left

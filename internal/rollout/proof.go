@@ -17,14 +17,6 @@ type Proof struct {
 	Objects  []string      // names of such objects that exist; they are deleted when the node is given back
 }
 
-// CheckObjects returns the names of the objects that check the node.
-func (t *Target) CheckObjects() []string {
-	if t.Proof == nil {
-		return nil
-	}
-	return t.Proof.Objects
-}
-
 // ExpiresAt returns when the proof is late; zero for never. It counts from when the wait was observed, because Since may be a time of
 // another clock.
 func (p *Proof) ExpiresAt() time.Time {

@@ -124,8 +124,6 @@ func (w actionWriter) patchNode() error {
 		w.run()
 	case rollout.VerbProve:
 		w.startProof()
-	case rollout.VerbCheck:
-		w.startCheck()
 	case rollout.VerbRollback:
 		w.rollBack()
 	case rollout.VerbPull:
@@ -176,15 +174,6 @@ func (w actionWriter) startProof() {
 	}
 }
 
-// startCheck creates the object that checks the node. What it finds out is for the caller to say.
-func (w actionWriter) startCheck() {
-	if p := w.target.Proof; p != nil && p.Start {
-		proof := *p
-		proof.Start, proof.Objects = false, []string{"check on " + w.action.Node}
-		w.target.Proof = &proof
-	}
-}
-
 // driftInterval is the time from one check of a node to the next.
 const driftInterval = 5 * time.Minute
 
@@ -220,16 +209,8 @@ func (w actionWriter) sweepDrift(object string) bool {
 	return true
 }
 
-// endProof forgets since when a proof is waited for. Nothing needs its objects any more.
-func (w actionWriter) endProof() {
-	if p := w.target.Proof; p != nil {
-		w.target.Objects.Orphans = append(w.target.Objects.Orphans, p.Objects...)
-		proof := *p
-		proof.Objects = nil
-		w.target.Proof = &proof
-	}
-	w.setProofStart(time.Time{})
-}
+// endProof forgets since when a proof is waited for.
+func (w actionWriter) endProof() { w.setProofStart(time.Time{}) }
 
 func (w actionWriter) setProofStart(at time.Time) {
 	if w.target.Proof == nil {
@@ -368,12 +349,6 @@ func (w actionWriter) sweep() {
 		return
 	}
 	if w.sweepDrift(object) || w.sweepPull(object) {
-		return
-	}
-	if p := t.Proof; p != nil && slices.Contains(p.Objects, object) {
-		proof := *p
-		proof.Objects = slices.DeleteFunc(slices.Clone(p.Objects), func(o string) bool { return o == object })
-		t.Proof = &proof
 		return
 	}
 	w.releaseQueued(t, object)

@@ -308,14 +308,10 @@ func (s *faultTest) compileProof(w *desiredRollout, r *rollout.Rollout, t *rollo
 	}
 	proof := *w.proof
 	if t.Proof != nil {
-		proof.Since, proof.Objects = t.Proof.Since, t.Proof.Objects
-	}
-	if isAsked := t.Visit.Admitted && !t.Leaving && !r.Deleting; !isAsked {
-		t.Objects.Orphans, proof.Objects = append(t.Objects.Orphans, proof.Objects...), nil
+		proof.Since = t.Proof.Since
 	}
 	if s.unproven[t.Node] {
 		proof.Missing = &rollout.Why{Reason: rollout.ReasonProof, Text: "the validator found a fault"}
-		proof.Start = !proof.Since.IsZero() && len(proof.Objects) == 0
 	}
 	t.Proof = &proof
 }
@@ -393,7 +389,7 @@ func holdsNode(n *rollout.Node, owner rollout.Ref) bool {
 }
 
 func hasObjects(t *rollout.Target) bool {
-	return len(t.Objects.Orphans)+len(t.Objects.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object.Name != "" })
+	return len(t.Objects.Orphans)+len(t.Objects.Going) > 0 || slices.ContainsFunc(t.Tasks, func(k rollout.Task) bool { return k.Object.Name != "" })
 }
 
 func (w *desiredRollout) compileTarget(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) {

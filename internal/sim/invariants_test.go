@@ -207,14 +207,6 @@ func (s *faultTest) checkRollback(v sim.View, a rollout.Action, seen, t *rollout
 	return ""
 }
 
-// checksOf returns the objects that check a node.
-func checksOf(t *rollout.Target) []string {
-	if t.Proof == nil {
-		return nil
-	}
-	return t.Proof.Objects
-}
-
 // isOccupied reports whether a node is not given back though no admission is recorded: the rollout holds it, or has an
 // object there.
 func isOccupied(r *rollout.Rollout, t *rollout.Target, n *rollout.Node) bool {
@@ -227,7 +219,7 @@ func mayBeWorking(t *rollout.Target) bool {
 	isThere := func(k rollout.Task) bool {
 		return k.Object.Name != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing)
 	}
-	return len(t.Objects.Orphans)+len(t.Objects.Going)+len(checksOf(t)) > 0 || slices.ContainsFunc(t.Tasks, isThere)
+	return len(t.Objects.Orphans)+len(t.Objects.Going) > 0 || slices.ContainsFunc(t.Tasks, isThere)
 }
 
 // busyNodes returns the nodes that count against the limit of a group: by the current admissions, by what is on nodes that

@@ -134,7 +134,7 @@ func (s *faultTest) countObjects(node string) (working, alone int) {
 		if n := s.cluster.FindNode(node); t == nil || n.UID != t.UID {
 			continue
 		}
-		working += len(t.Objects.Orphans) + len(t.Objects.Going) + len(checksOf(t))
+		working += len(t.Objects.Orphans) + len(t.Objects.Going)
 		for j := range t.Tasks {
 			if k := &t.Tasks[j]; k.Object.Name != "" && (k.State == rollout.StateRunning || k.State == rollout.StateFailing) {
 				working++

@@ -24,7 +24,7 @@ func (r recorder) change(a rollout.Action, n *node.Node, holds []rollout.Hold) (
 		return r.removeTaint(a, n), nil
 	case rollout.VerbRelease:
 		return r.releaseHold(n, holds), nil
-	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck, rollout.VerbVerify, rollout.VerbPull: // they change nothing on the node
+	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbVerify, rollout.VerbPull: // they change nothing on the node
 		return node.Edit{}, nil
 	}
 	if p := n.Skyhook(r.facts.Skyhook.Name).Problem; p != "" && !a.Wipe {

@@ -47,11 +47,6 @@ func (c *Compiled) IsStage(nodeName, task string) bool {
 	return err == nil && !st.isInterrupt()
 }
 
-// CheckPods returns the pods that run the commands of the proofs on a node and do not exist.
-func (c *Compiled) CheckPods(n *node.Node) []*corev1.Pod {
-	return c.renderer().checkPods(n, c.target(n.Name).hasCommandPod)
-}
-
 // DriftPod returns the pod that checks a node for drift; nil if there is nothing to check.
 func (c *Compiled) DriftPod(n *node.Node) *corev1.Pod {
 	if t := c.target(n.Name); t != nil {

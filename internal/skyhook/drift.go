@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -295,4 +296,22 @@ func (r recorder) requestRepairs(rec *node.DriftRecord, n *node.Node) node.Edit 
 		rec.Packages[key] = found
 	}
 	return edit
+}
+
+// newCheckPod returns a pod that checks a node, marked by a label.
+func (r renderer) newCheckPod(name, label string, n *node.Node, spec corev1.PodSpec) *corev1.Pod {
+	s := r.facts.Skyhook
+	out := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: r.facts.Config.Namespace, OwnerReferences: ownerReferences(s),
+			Labels: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.LabelNode: nodeLabel(n.Name), label: "True"},
+		},
+		Spec: spec,
+	}
+	out.Spec.ServiceAccountName, out.Spec.Tolerations = r.facts.Config.ServiceAccount, r.tolerations()
+	if r.facts.Config.ImagePullSecret != "" {
+		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.facts.Config.ImagePullSecret}}
+	}
+	return out
 }

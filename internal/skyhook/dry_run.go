@@ -23,12 +23,5 @@ func (r renderer) dryRunPods(t *target, n *node.Node, isKnown func(hash string) 
 		rec.Unmounted = t.rec.Unmounted
 		out[hash] = r.taskPod([]*step{st}, &rec, n)
 	}
-	for _, command := range Proofs(r.facts.Skyhook, r.facts.Policy).Commands() {
-		hash := hashID("proof", node.HashCommand(command))
-		if isKnown(hash) {
-			continue
-		}
-		out[hash] = r.checkPod(command, safeName(maxPodName, r.facts.Skyhook.Name, "proof", n.Name, hash), n)
-	}
 	return out
 }

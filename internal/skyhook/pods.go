@@ -69,9 +69,8 @@ type podInfo struct {
 	whole *podInfo // of a part: the pod
 	part  partInfo // of a part
 
-	command *corev1.Pod // this pod, if it runs the command of a proof
-	drift   *corev1.Pod // this pod, if it checks the node for drift
-	pull    *corev1.Pod // this pod, if it pulls images before their turn
+	drift *corev1.Pod // this pod, if it checks the node for drift
+	pull  *corev1.Pod // this pod, if it pulls images before their turn
 }
 
 // Owns reports whether a pod belongs to this Skyhook: in the operator's namespace, labelled, and owned by its UID. Other pods
@@ -103,9 +102,6 @@ func readPod(p *corev1.Pod) *podInfo {
 	}
 	if s.leaving {
 		s.deleted = p.DeletionTimestamp.Time
-	}
-	if p.Labels[v1alpha1.LabelProof] != "" {
-		s.command = p
 	}
 	if p.Labels[v1alpha1.LabelDrift] != "" {
 		s.drift = p

@@ -101,8 +101,3 @@ func (t *target) findStep(id string) (*step, error) {
 	}
 	return nil, fmt.Errorf("task %s is not owed on its node", id)
 }
-
-// hasCommandPod reports whether a pod of this name runs the command of a proof.
-func (t *target) hasCommandPod(name string) bool {
-	return t != nil && slices.ContainsFunc(t.pods.work, func(p *podInfo) bool { return p.command != nil && p.name == name })
-}

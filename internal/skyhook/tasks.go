@@ -59,7 +59,7 @@ func (c *nodeCompiler) addStrays(t *target, out *rollout.Target, used map[*podIn
 			out.Objects.Ended = append(out.Objects.Ended, pod.name)
 		case !used[pod] && !pod.leaving && out.Visit.Admitted && pod.isBetween():
 			// it ends before its next stage, and is deleted then
-		case !used[pod] && !pod.leaving && !c.isCheckPod(t, pod):
+		case !used[pod] && !pod.leaving:
 			out.Objects.Orphans = append(out.Objects.Orphans, pod.name)
 		}
 		if goneBy := pod.deleted.Add(deletionGrace); pod.leaving && goneBy.After(out.Objects.GoneBy) {

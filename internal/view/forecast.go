@@ -131,7 +131,7 @@ func assumeProof(t *rollout.Target, now time.Time) {
 	proof := *t.Proof
 	isLate := !proof.Since.IsZero() && proof.Timeout > 0 && !now.Before(proof.Since.Add(proof.Timeout))
 	if !isLate {
-		proof.Missing, proof.Start = nil, false
+		proof.Missing = nil
 		t.Proof = &proof
 	}
 }

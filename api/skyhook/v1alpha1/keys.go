@@ -81,7 +81,6 @@ const (
 	LabelNode                = Group + "/node"              // its name, or a hash of a longer one
 	LabelGeneration          = Group + "/generation"        // of the Skyhook, at the package's first stage in this admission
 	LabelInterrupt           = Group + "/interrupt"         // "True" on interrupt pods
-	LabelProof               = Group + "/proof"             // "True" on pods that run the command of a proof
 	LabelDrift               = Group + "/drift"             // "True" on pods that check whether a node is as it was left
 	LabelPrepull             = Group + "/prepull"           // "True" on pods that pull images before their turn
 	LabelNodeMeta            = Group + "/skyhook-node-meta" // Skyhook whose node metadata a ConfigMap holds

@@ -35,10 +35,6 @@ type Proof struct {
 	// +kubebuilder:validation:MaxItems=10
 	Objects []ObjectCheck `json:"objects,omitempty"`
 
-	// command must succeed on the node. It runs when everything else is true, and is repeated while it fails.
-	// +optional
-	Command *ProofCommand `json:"command,omitempty"`
-
 	// timeout is how long everything may take to become true, up to 168h, such as 30m. 0s waits without a limit. Default
 	// 30m.
 	// +optional
@@ -137,50 +133,4 @@ type ObjectCheck struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	CEL string `json:"cel"`
-}
-
-// ProofCommand is a command that runs on the node, in a privileged container with the host's file system mounted.
-type ProofCommand struct {
-	// image is the container image, at most 1024 characters.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="image contains blanks: use an image reference such as busybox:1.36"
-	Image string `json:"image"`
-
-	// command is what the container runs, at most 64 words. An empty list runs the entrypoint of the image.
-	// +required
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=4096
-	Command []string `json:"command"`
-
-	// hostMountPath is the path in the container at which the root of the host's file system is mounted. Default /host,
-	// also for an empty string.
-	// +optional
-	// +kubebuilder:default="/host"
-	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/') && self.matches('[^/]') && !self.contains(':')",message="hostMountPath is not usable: use an absolute path below / without a colon, such as /host"
-	HostMountPath string `json:"hostMountPath,omitempty"`
-
-	// env are environment variables for the command, at most 20. NODE_NAME is always set.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=20
-	Env []ProofEnv `json:"env,omitempty"`
-}
-
-// ProofEnv is an environment variable of such a command.
-type ProofEnv struct {
-	// name is the name of the variable.
-	// +required
-	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
-	Name string `json:"name"`
-
-	// value is the value of the variable, at most 4096 characters.
-	// +optional
-	// +kubebuilder:validation:MaxLength=4096
-	Value string `json:"value,omitempty"`
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -27,7 +26,6 @@ type nodeObjects struct {
 	preflights []*corev1.Pod
 	reboots    []*corev1.Pod
 	workers    []*corev1.Pod // made by the Job controller
-	checks     []*corev1.Pod // run commands of proofs
 }
 
 // groupObjects selects the objects of the NodeOp on some nodes, and groups them by node.
@@ -62,8 +60,6 @@ func (c *compiler) groupObjects(nodes []*node.Node) {
 		case !c.op.Owns(p):
 		case p.Labels[v1alpha1.LabelReboot] == "true":
 			on.reboots = append(on.reboots, p)
-		case p.Labels[skyhookv1.LabelProof] != "":
-			on.checks = append(on.checks, p)
 		case p.Labels[v1alpha1.LabelPreflight] == "true":
 			on.preflights = append(on.preflights, p)
 		}

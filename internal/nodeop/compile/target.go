@@ -173,7 +173,7 @@ func (t *target) compile() rollout.Target {
 		out.Reboot = t.rec.Shared
 	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
-		out.Proof = t.op.Proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.in.Findings, Commands: t.commandPods()})
+		out.Proof = t.op.Proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.in.Findings})
 	}
 	if t.held {
 		out.Drain.HeldAt = t.in.Now
@@ -198,13 +198,6 @@ func (t *target) compile() rollout.Target {
 	}
 	out.Objects.Orphans, out.Objects.Going = t.strays()
 	return out
-}
-
-// commandPods returns the pods that run commands of proofs, and what is known of those that were refused.
-func (t *target) commandPods() node.CommandPods {
-	pods := t.op.CommandPods(t.node, &t.rec, t.objects.checks)
-	pods.Now, pods.Refused = t.in.Now, t.in.Refused[t.node.Name]
-	return pods
 }
 
 // compileResult describes a node on which the operation has ended. A failure stays as a task that is never retried.
@@ -248,19 +241,7 @@ func (t *target) strays() (strays, going []string) {
 			add(nodeop.PrefixPod+p.Name, p)
 		}
 	}
-	for _, p := range t.objects.checks {
-		almostGone := p.DeletionTimestamp != nil && nodeop.IsPodFinished(p)
-		if !almostGone && !t.needsCheck(p) {
-			add(nodeop.PrefixPod+p.Name, p)
-		}
-	}
 	return strays, going
-}
-
-// needsCheck reports whether a pod runs a command of a proof that is waited for.
-func (t *target) needsCheck(p *corev1.Pod) bool {
-	isProving := t.hasTasks() && t.rec.Proving != nil && !t.leaving && !t.op.IsDeleting()
-	return isProving && t.op.Proofs.NeedsPod(t.op.CommandPods(t.node, &t.rec, t.objects.checks), p)
 }
 
 func (t *target) hasTasks() bool { return t.rec.Admitted && t.problem == "" }

@@ -39,7 +39,7 @@ func Change(a rollout.Action, in *Input) (node.Edit, error) {
 	switch a.Verb { // valid for a node whose record cannot be read
 	case rollout.VerbRelease:
 		return r.releaseHold(), nil
-	case rollout.VerbSweep, rollout.VerbEvict, rollout.VerbCheck: // they change nothing on the node
+	case rollout.VerbSweep, rollout.VerbEvict: // they change nothing on the node
 		return node.Edit{}, nil
 	}
 	if p := in.Operation.StateOn(in.Node).Problem; p != "" {

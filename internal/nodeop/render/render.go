@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -83,32 +82,6 @@ func DryRunObjects(op *nodeop.Operation, config nodeop.Config, n *node.Node) Obj
 	if op.Reboots() {
 		out.Pods = append(out.Pods, r.rebootPod(true))
 	}
-	for _, command := range op.Proofs.Commands() {
-		out.Pods = append(out.Pods, r.checkPod(command, op.CommandPods(n, &rec, nil).Name(command)))
-	}
-	return out
-}
-
-// CheckPods returns the pods that run the commands of the proofs on a node.
-func CheckPods(op *nodeop.Operation, config nodeop.Config, n *node.Node) []*corev1.Pod {
-	rec, _ := op.RecordOn(n)
-	r := &renderer{op, config, n, &rec}
-	var out []*corev1.Pod
-	for _, command := range op.Proofs.Commands() {
-		out = append(out, r.checkPod(command, op.CommandPods(n, &rec, nil).Name(command)))
-	}
-	return out
-}
-
-// checkPod runs the command of a proof.
-func (r *renderer) checkPod(command *skyhookv1.ProofCommand, name string) *corev1.Pod {
-	out := &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: r.objectMeta(name),
-		Spec:       node.CommandPodSpec(command, r.node.Name),
-	}
-	out.Labels[skyhookv1.LabelProof] = "True"
-	out.Spec.Tolerations, out.Spec.ImagePullSecrets = r.tolerations(), r.op.Spec().ImagePullSecrets
 	return out
 }
 

@@ -158,11 +158,7 @@ func (a advancer) releaseHold(t *targetState) {
 // sweepOrphans deletes objects on the node of a target that belong to none of its tasks, and those that check the node while no
 // proof is waited for.
 func (p *draftPlan) sweepOrphans(t *targetState) {
-	objects := t.target.Objects.Orphans
-	if t.hasWork || t.openProof() == nil {
-		objects = slices.Concat(objects, t.target.CheckObjects())
-	}
-	for _, object := range objects {
+	for _, object := range t.target.Objects.Orphans {
 		why := rollout.Why{Reason: rollout.ReasonReplaced, Text: "no pending work needs " + object, About: object}
 		p.addAction(t, rollout.VerbSweep, why).Object = object
 	}

@@ -24,42 +24,22 @@ func (p prover) retireProven() {
 		p.plan.addAction(t, rollout.VerbProve, rollout.Why{Reason: rollout.ReasonProof, Text: "all work is done"})
 		t.verdict = rollout.Verdict{Phase: rollout.PhaseInFlight, Why: proof.WaitReason(p.plan.now)}
 	case proof.Missing == nil:
-		p.sweepChecks(proof)
 		retirer(p).retireDone()
 	case !proof.IsLate(p.plan.now):
-		p.startChecks(proof)
 		p.plan.requestNext(proof.ExpiresAt())
 		t.verdict = rollout.Verdict{Phase: rollout.PhaseInFlight, Why: proof.WaitReason(proof.Since)}
 	case t.target.MayRollBackUnproven():
-		p.sweepChecks(proof)
 		retirer(p).rollBack(proof.FailureReason("the node goes back"))
 	case proof.Release:
 		why := proof.FailureReason("the node is given back all the same")
-		p.sweepChecks(proof)
 		if retirer(p).retireUnfailed(why) {
 			t.verdict = rollout.Verdict{Phase: rollout.PhaseFinished, Why: why}
 		}
 	default:
-		p.startChecks(proof)
 		t.verdict = rollout.Verdict{Phase: rollout.PhaseFailed, Why: proof.FailureReason("the node is not given back")}
 		if t.target.Rollback.IfUnproven {
 			t.verdict.Why = t.target.WithRefusal(t.verdict.Why)
 		}
-	}
-}
-
-// startChecks creates the objects that check the node, also when the proof is late: the node is given back once it is complete.
-func (p prover) startChecks(proof *rollout.Proof) {
-	if proof.Start && !p.target.rollout.Paused {
-		p.plan.addAction(p.target, rollout.VerbCheck, rollout.Why{Reason: rollout.ReasonProof, Text: "it is checked whether the node may be given back"})
-	}
-}
-
-// sweepChecks deletes these objects, because the node is given back.
-func (p prover) sweepChecks(proof *rollout.Proof) {
-	for _, object := range proof.Objects {
-		why := rollout.Why{Reason: rollout.ReasonEnded, Text: "the node is given back", About: object}
-		p.plan.addAction(p.target, rollout.VerbSweep, why).Object = object
 	}
 }
 

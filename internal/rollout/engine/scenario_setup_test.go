@@ -386,16 +386,7 @@ func parseProof(before *rollout.Proof, value string) *rollout.Proof {
 	missing, rest, _ := strings.Cut(value, ",")
 	timeout, rest, _ := strings.Cut(rest, ",")
 	p := &rollout.Proof{}
-	for option := range strings.SplitSeq(rest, ",") {
-		switch name, value := splitSetting(option); name {
-		case "release":
-			p.Release = true
-		case "start":
-			p.Start = true
-		case "object":
-			p.Objects = append(p.Objects, value)
-		}
-	}
+	p.Release = rest == "release"
 	if before != nil {
 		p.Since = before.Since
 	}

@@ -67,7 +67,7 @@ func (t inspector) inspect(plan *draftPlan) {
 		t.hasWork = t.hasWork && t.rollout.Deleting
 		return
 	}
-	t.objects += len(t.target.Objects.Orphans) + len(t.target.Objects.Going) + len(t.target.Objects.Queues) + len(t.target.CheckObjects())
+	t.objects += len(t.target.Objects.Orphans) + len(t.target.Objects.Going) + len(t.target.Objects.Queues)
 	t.node.objects += t.objects
 	t.isHeld = slices.ContainsFunc(t.node.Holds, func(h rollout.Hold) bool { return h.Owner == t.rollout.Ref })
 	t.sortTasks()

@@ -126,24 +126,3 @@ func TestProofOfObjects(t *testing.T) {
 	cluster.WaitComplete(t, name)
 	cluster.RemoveSkyhook(t, name)
 }
-
-// TestProofCommand runs a command on the node before it is given back. It fails until a file is there, which the kubelet finds by
-// repeating it.
-func TestProofCommand(t *testing.T) {
-	const name = "examined"
-	n := cluster.ShareInterruptibleNodes(t, 1)[0]
-	selectNodes(t, name, n)
-	cluster.Exec(t, n, "rm -f /run/e2e-examined")
-	proof := `
-  proof:
-    timeout: 5s
-    command: {image: ` + suite.ToolsImage + `, command: [sh, -c, "echo looked at $NODE_NAME; test -e /host/run/e2e-examined"]}`
-	cluster.Apply(t, suite.Manifest(name, proof, "{lens: {version: 1.0.0, image: "+shellscript+", configMap: {apply.sh: \"true\"}}}"))
-	cluster.WaitErroring(t, name, "the command of the proof ended with exit code 1")
-	cluster.WaitErroring(t, name, "looked at "+n)
-	cluster.Exec(t, n, "touch /run/e2e-examined")
-	cluster.WaitComplete(t, name)
-	cluster.EventuallyPrints(t, "no pod checks a node", func(out string) bool { return strings.TrimSpace(out) == "" },
-		"get", "pods", "-n", suite.OperatorNamespace, "-l", "skyhook.nvidia.com/proof", "-o", "name")
-	cluster.RemoveSkyhook(t, name)
-}
