@@ -133,22 +133,11 @@ KYVERNO := $(CACHE)/skyhook-tools/kyverno-$(shell sed -n 's|.*"github.com/kyvern
 
 .PHONY: kyverno
 kyverno: $(KYVERNO) ## have Kyverno's own engine admit and refuse what docs/kyverno says
-	cd test/docs && SKYHOOK_KYVERNO=$< go test -count=1 -run TestKyverno .
+	cd test/docs && SKYHOOK_KYVERNO=$< SKYHOOK_COSIGN="$(COSIGN)" go test -count=1 -run TestKyverno .
 
 $(CACHE)/skyhook-tools/kyverno-%/kyverno:
 	@mkdir -p $(dir $@)
 	cd $$(go mod download -json github.com/kyverno/kyverno@$* | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && CGO_ENABLED=0 go build -ldflags "-s -w" -o $@ ./cmd/cli/kubectl-kyverno
-
-# The same for sigstore's policy-controller, whose program for tests has its engine.
-POLICY_TESTER := $(CACHE)/skyhook-tools/policy-controller-$(shell sed -n 's|.*"github.com/sigstore/policy-controller@\(v[^"]*\)".*|\1|p' test/docs/objects_test.go)/policy-tester
-
-.PHONY: policy-controller
-policy-controller: $(POLICY_TESTER) ## have policy-controller's own engine admit and refuse what docs/kyverno/policy-controller.yaml says
-	cd test/docs && SKYHOOK_POLICY_TESTER=$< go test -count=1 -run TestPolicyController .
-
-$(CACHE)/skyhook-tools/policy-controller-%/policy-tester:
-	@mkdir -p $(dir $@)
-	cd $$(go mod download -json github.com/sigstore/policy-controller@$* | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && CGO_ENABLED=0 go build -ldflags "-s -w" -o $@ ./cmd/tester
 
 .PHONY: chart
 chart: ## render the chart with its values, and install, upgrade and uninstall it on an API server
@@ -160,7 +149,7 @@ release: ## build images, chart, kubectl-skyhook, SBOMs and checksums of VERSION
 	hack/release.sh $(VERSION) dist/release
 
 # What signs. It is built from its module; COSIGN=cosign takes the one on the PATH.
-COSIGN ?= go run github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5
+COSIGN ?= go run github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
 IMAGES ?= ghcr.io/skyhook-k8s/skyhook
 CHARTS ?= ghcr.io/skyhook-k8s/charts
 

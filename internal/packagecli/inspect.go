@@ -8,9 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
@@ -18,8 +22,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/lint"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
-	"github.com/skyhook-k8s/skyhook/internal/packagecli/signing"
 )
+
+// signatureType is the artifact type of what cosign sign attaches to an image.
+const signatureType = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 // inspectResult is the answer of package inspect.
 type inspectResult struct {
@@ -107,16 +113,33 @@ func (i *inspectResult) addImageDetails(ctx context.Context, r image.Registry, p
 	if i.SBOM, err = r.Attached(ctx, p.From, digest, pkgimage.SBOMType); err != nil {
 		return err
 	}
-	signatures, err := signing.Store{Options: r.RemoteOptions(ctx)}.List(ctx, p.Ref.Context().Digest(i.Digest))
-	i.Signatures = len(signatures)
+	i.Signatures, err = countSignatures(ctx, r, p, digest)
 	return err
+}
+
+// countSignatures counts the bundles that cosign attached, and the layers of the tag in which it keeps the older format.
+func countSignatures(ctx context.Context, r image.Registry, p *pkgimage.Package, digest v1.Hash) (int, error) {
+	bundles, err := r.Attached(ctx, p.From, digest, signatureType)
+	if err != nil {
+		return 0, err
+	}
+	img, err := remote.Image(p.Ref.Context().Tag(digest.Algorithm+"-"+digest.Hex+".sig"), r.RemoteOptions(ctx)...)
+	var refused *transport.Error
+	if errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
+		return len(bundles), nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the signatures of %s: %w", p.From, err)
+	}
+	layers, err := img.Layers()
+	return len(bundles) + len(layers), err
 }
 
 func (i *inspectResult) formatSignatures() string {
 	if i.Signatures == 0 {
 		return ""
 	}
-	return output.Count(i.Signatures, "signature") + ", see package verify"
+	return output.Count(i.Signatures, "signature") + ", see cosign verify"
 }
 
 func (i *inspectResult) formatText(wide bool) string {

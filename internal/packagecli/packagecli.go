@@ -23,6 +23,5 @@ func Commands(p *output.Printer, version string) []*cobra.Command {
 	return []*cobra.Command{
 		a.initCommand(), a.validateCommand(), a.testCommand(), a.sandboxCommand(),
 		a.buildCommand(), a.pushCommand(), a.pullCommand(), a.inspectCommand(),
-		a.signCommand(), a.verifyCommand(),
 	}
 }

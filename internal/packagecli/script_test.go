@@ -26,6 +26,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/skyhook-k8s/skyhook/internal/cli"
@@ -70,7 +72,7 @@ func TestPackages(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exitsCmd, "same": sameCmd, "login": loginCmd, "digestof": digestOfCmd, "agent": agentCmd,
-			"cosignkey": cosignKeyCmd, "copysignature": copySignatureCmd,
+			"attachsignature": attachSignatureCmd,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "namespaces" {
@@ -171,6 +173,20 @@ func loginCmd(ts *testscript.TestScript, _ bool, args []string) {
 	secret := base64.StdEncoding.EncodeToString([]byte(args[1] + ":" + args[2]))
 	ts.Check(os.WriteFile(filepath.Join(dir, "config.json"), fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, args[0], secret), 0o600))
 	ts.Setenv("DOCKER_CONFIG", dir)
+}
+
+// attachSignatureCmd stores beside an image what cosign sign does in its two formats, without a signature: attachsignature IMAGE.
+func attachSignatureCmd(ts *testscript.TestScript, _ bool, args []string) {
+	r := image.Registry{PlainHTTP: true}
+	index, err := r.Pull(context.Background(), args[0])
+	ts.Check(err)
+	_, err = r.Attach(context.Background(), args[0], index, image.Artifact{Type: "application/vnd.dev.sigstore.bundle.v0.3+json", Content: []byte("{}")})
+	ts.Check(err)
+	digest, err := r.Resolve(context.Background(), args[0])
+	ts.Check(err)
+	img, err := random.Image(16, 1)
+	ts.Check(err)
+	ts.Check(remote.Write(digest.Context().Tag(strings.Replace(digest.DigestStr(), ":", "-", 1)+".sig"), img))
 }
 
 var digestRule = regexp.MustCompile(`sha256:[0-9a-f]{64}`)

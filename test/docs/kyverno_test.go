@@ -4,11 +4,6 @@
 package docs
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -58,20 +53,17 @@ func TestKyvernoRestricts(t *testing.T) {
 // examplePublicKey is the key in docs/kyverno/verify-images.yaml.
 var examplePublicKey = regexp.MustCompile(`(?s)-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----`)
 
-// signImages starts a registry and pushes images in a path below it: one that is signed by a key, one that is not, one that others signed, and
+// signImages starts a registry and pushes images: one that is signed by a key, one that is not, one that others signed, and
 // one whose tag moved after it was signed. It returns the registry's host and the public key.
-func signImages(t *testing.T, folder, path string) (s signer, host, public string) {
+func signImages(t *testing.T, folder string) (s signer, host, public string) {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	host = strings.TrimPrefix(server.URL, "http://")
-	s = signer{T: t, folder: folder, plugin: filepath.Join(folder, "kubectl-skyhook")}
-	if out, err := exec.Command("go", "build", "-o", s.plugin, "../../cmd/kubectl-skyhook").CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v\n%s", err, out)
-	}
+	s = signer{T: t, folder: folder}
 	public = s.createKey("ours")
 	s.createKey("theirs")
-	at := host + "/" + path
+	at := host + "/"
 	for _, image := range []string{"signed", "unsigned", "by-others", "moved"} {
 		s.push(at + image + ":1.0.0")
 	}
@@ -83,11 +75,11 @@ func signImages(t *testing.T, folder, path string) (s signer, host, public strin
 }
 
 // TestKyvernoVerifiesSignatures has Kyverno check pods of packages and NodeOps with the policy of docs/kyverno, whose registry
-// and key are replaced, after kubectl skyhook package sign has signed some of the images.
+// and key are replaced, after cosign has signed some of the images.
 func TestKyvernoVerifiesSignatures(t *testing.T) {
 	folder := t.TempDir()
 	kyverno(t, folder, "version")
-	s, host, public := signImages(t, folder, "")
+	s, host, public := signImages(t, folder)
 	text, err := os.ReadFile("../../docs/kyverno/verify-images.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +119,18 @@ func TestKyvernoVerifiesSignatures(t *testing.T) {
 // signer makes keys and images, and signs images as users do.
 type signer struct {
 	*testing.T
-	folder, plugin string
+	folder string
+}
+
+// cosign runs cosign as docs/security.md has it. "make kyverno" says what it is.
+func (s signer) cosign(args ...string) {
+	s.Helper()
+	words := append(strings.Fields(os.Getenv("SKYHOOK_COSIGN")), args...)
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Env = append(os.Environ(), "COSIGN_PASSWORD=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("cosign %v: %v\n%s", args, err, out)
+	}
 }
 
 func (s signer) write(file, text string) {
@@ -140,20 +143,13 @@ func (s signer) write(file, text string) {
 // createKey writes the private key NAME.key and returns the public one.
 func (s signer) createKey(name string) (public string) {
 	s.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	prefix := filepath.Join(s.folder, name)
+	s.cosign("generate-key-pair", "--output-key-prefix", prefix)
+	text, err := os.ReadFile(prefix + ".pub")
 	if err != nil {
 		s.Fatal(err)
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.write(name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		s.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	return string(text)
 }
 
 // push pushes an image that no other is like.
@@ -172,10 +168,17 @@ func (s signer) push(reference string) {
 	}
 }
 
+// sign signs what the tag points to now.
 func (s signer) sign(reference, key string) {
 	s.Helper()
-	cmd := exec.Command(s.plugin, "package", "sign", reference, "--plain-http", "--key", filepath.Join(s.folder, key+".key"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		s.Fatalf("signing %s: %v\n%s", reference, err, out)
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		s.Fatal(err)
 	}
+	d, err := remote.Head(tag)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.cosign("sign", "--yes", "--key", filepath.Join(s.folder, key+".key"), "--new-bundle-format=false", "--use-signing-config=false",
+		"--tlog-upload=false", tag.Context().Digest(d.Digest.String()).Name())
 }

@@ -44,7 +44,6 @@ var foreignCRDs = map[string]map[string]string{
 		"kyverno.io":          "config/crds/kyverno/kyverno.io_clusterpolicies.yaml",
 		"policies.kyverno.io": "config/crds/policies.kyverno.io/policies.kyverno.io_validatingpolicies.yaml",
 	},
-	"github.com/sigstore/policy-controller@v0.13.1": {"policy.sigstore.dev": "config/300-clusterimagepolicy.yaml"},
 	"github.com/argoproj/argo-cd/v3@v3.3.0":         {"argoproj.io": "manifests/crds/application-crd.yaml"},
 	"github.com/fluxcd/kustomize-controller@v1.7.3": {"kustomize.toolkit.fluxcd.io": "config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"},
 	"github.com/fluxcd/source-controller@v1.7.0":    {"source.toolkit.fluxcd.io": "config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"},
