@@ -18,7 +18,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/pmezard/go-difflib/difflib"
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
@@ -375,12 +375,7 @@ func (d *driftRun) diff(f differing) []string {
 	if !isKnown || !isText(want) || !isText(now) {
 		return []string{"Binary file " + f.Path + " differs"}
 	}
-	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(string(want)), B: difflib.SplitLines(string(now)), FromFile: "delivered" + f.Path, ToFile: "host" + f.Path, Context: 3,
-	})
-	if err != nil {
-		return []string{"Binary file " + f.Path + " differs"}
-	}
+	_, text, _ := strings.Cut(string(diff.Diff("delivered"+f.Path, want, "host"+f.Path, now)), "\n") // after the line "diff"
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
 }
 

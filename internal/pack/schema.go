@@ -7,9 +7,11 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 //go:embed schemas
@@ -34,67 +36,36 @@ const (
 	stepSchema = "step-schema.json"
 )
 
-// checkSchema reports where the document differs from the schema.
-func checkSchema(root map[string]any, found *findings) {
-	loadSchema().check(schemaPlace{at: "$"}, root, func(p schemaPlace, keyword string, n *schemaNode, value any) {
-		reportBroken(p, keyword, n, value, found)
-	})
-}
-
 // reportBroken is about a keyword of the schema that a value breaks.
-func reportBroken(p schemaPlace, keyword string, n *schemaNode, value any, found *findings) {
+func reportBroken(p schemaPlace, broken jsonschema.ErrorKind, found *findings) {
 	key := ""
 	if len(p.keys) > 0 {
 		key = p.keys[len(p.keys)-1]
 	}
-	switch keyword {
-	case "required":
-		for _, missing := range missingKeys(n.Required, value) {
+	switch k := broken.(type) {
+	case *kind.Required:
+		for _, missing := range k.Missing {
 			found.fail("missing-key", p.at, fmt.Sprintf("the key %q is missing", missing), "add "+examples[missing])
 		}
-	case "additionalProperties":
-		for _, unknown := range unknownKeys(n.Properties, value) {
+	case *kind.AdditionalProperties:
+		for _, unknown := range slices.Sorted(slices.Values(k.Properties)) {
 			reportUnknown(p.at, unknown, p.keys, found)
 		}
-	case "type":
-		got := jsonType(value)
-		found.fail("wrong-type", p.at, fmt.Sprintf("it is %s, but must be %s", withArticle(got), withArticle(n.Type)), suggestTypeFix(key, got, n.Type))
-	case "const":
-		found.fail("schema-version", p.at, fmt.Sprintf("%s is not a version of this format", compactQuote(value)), `write "schema_version": "v1"`)
-	case "minItems":
+	case *kind.Type:
+		got, want := jsonType(p.value), k.Want[0]
+		found.fail("wrong-type", p.at, fmt.Sprintf("it is %s, but must be %s", withArticle(got), withArticle(want)), suggestTypeFix(key, got, want))
+	case *kind.Const:
+		found.fail("schema-version", p.at, fmt.Sprintf("%s is not a version of this format", compactQuote(p.value)), `write "schema_version": "v1"`)
+	case *kind.MinItems:
 		found.fail("return-codes", p.at, "it is empty, so the step could never succeed", `write "returncodes": [0]`)
-	case "minimum":
-		found.fail("return-codes", p.at, fmt.Sprintf("%s is out of range", compactQuote(value)), "use exit codes from 0 to 255")
-	case "minLength":
+	case *kind.Minimum, *kind.Maximum:
+		found.fail("return-codes", p.at, fmt.Sprintf("%s is out of range", compactQuote(p.value)), "use exit codes from 0 to 255")
+	case *kind.MinLength:
 		found.fail("step-path", p.at, "it is empty", "name a file below "+StepDir)
-	case "pattern":
+	case *kind.MaxLength, *kind.Pattern:
 		form := forms[key]
-		found.fail(form.rule, p.at, fmt.Sprintf("%s is not %s", compactQuote(value), form.want), form.fix)
+		found.fail(form.rule, p.at, fmt.Sprintf("%s is not %s", compactQuote(p.value), form.want), form.fix)
 	}
-}
-
-// missingKeys are the required keys that a value does not have.
-func missingKeys(required []string, value any) []string {
-	object, _ := value.(map[string]any)
-	var out []string
-	for _, key := range required {
-		if _, there := object[key]; !there {
-			out = append(out, key)
-		}
-	}
-	return out
-}
-
-// unknownKeys are the keys of a value that are none of the properties, in their order.
-func unknownKeys(properties map[string]*schemaNode, value any) []string {
-	object, _ := value.(map[string]any)
-	var out []string
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if properties[key] == nil {
-			out = append(out, key)
-		}
-	}
-	return out
 }
 
 // reportUnknown is about a key that the schema does not allow at loc.

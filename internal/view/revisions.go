@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pmezard/go-difflib/difflib"
+	"github.com/rogpeppe/go-internal/diff"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -124,12 +124,7 @@ func diffPackages(fromName string, from map[string]v1alpha1.Package, toName stri
 	if err != nil {
 		return "", err
 	}
-	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(a), B: difflib.SplitLines(b), FromFile: fromName, ToFile: toName, Context: 3,
-	})
-	if err != nil {
-		return "", fmt.Errorf("comparing packages: %w", err)
-	}
+	_, text, _ := strings.Cut(string(diff.Diff(fromName, []byte(a), toName, []byte(b))), "\n") // after the line "diff"
 	return text, nil
 }
 
