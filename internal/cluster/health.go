@@ -69,7 +69,8 @@ func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
 	}
 	for _, op := range o.NodeOps {
 		p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
-		add(nodeop.Ref(op), nodeop.Proofs(op, p), nodeop.NewOperation(op, p).IsProving)
+		operation := nodeop.NewOperation(op, p)
+		add(operation.Owner, operation.Proofs, operation.IsProving)
 	}
 	return out
 }

@@ -44,7 +44,7 @@ type Operation struct {
 
 // NewOperation reads a NodeOp and its policy, which may be nil.
 func NewOperation(o *v1alpha1.NodeOp, p *skyhookv1.DeploymentPolicy) *Operation {
-	return &Operation{NodeOp: o, Marks: Marks(o, p), Proofs: Proofs(o, p), Owner: Ref(o), Mark: v1alpha1.CordonedBy(o), RecordKey: node.OpRecordKey(string(o.UID))}
+	return &Operation{NodeOp: o, Marks: node.MarksOf(o.Spec.NodeMarks, p), Proofs: node.ProofsOf(o.Spec.Proof, p), Owner: Ref(o), Mark: v1alpha1.CordonedBy(o), RecordKey: node.OpRecordKey(string(o.UID))}
 }
 
 // NewOrphan is the operation of a NodeOp that no longer exists and left a hold behind, so that the hold is released.
@@ -113,6 +113,15 @@ func (op *Operation) StateOn(n *node.Node) node.OpState {
 	}
 	return found
 }
+
+// IsProving reports whether all work of the NodeOp is done on a node and its proof is waited for.
+func (op *Operation) IsProving(n *node.Node) bool {
+	rec, isRecorded := op.RecordOn(n)
+	return isRecorded && rec.Admitted && rec.Proving != nil
+}
+
+// Holder names the NodeOp in the marks of nodes.
+func (op *Operation) Holder() string { return node.HolderOf(op.Owner, string(op.NodeOp.UID)) }
 
 // IsOn reports whether a node carries an annotation of this NodeOp.
 func (op *Operation) IsOn(n *node.Node) bool {

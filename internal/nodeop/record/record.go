@@ -111,32 +111,17 @@ func (r *recorder) admit(a rollout.Action) node.Edit {
 
 // placeHold cordons the node in the name of this NodeOp.
 func (r *recorder) placeHold(a rollout.Action) node.Edit {
-	e := node.Edit{}
-	if r.record().Held == nil {
-		placed := r.node.Cordon(r.in.Holds).Place(r.op.Owner, r.in.Now).Of(r.op.Owner)
-		e = r.editRecord(func(rec *node.OpRecord) {
-			rec.Held = &node.Held{At: node.WholeSeconds(r.in.Now), WasCordoned: placed.WasCordoned}
-		})
-		if !placed.WasCordoned && r.node.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
+	by := node.Holder{Owner: r.op.Owner, UID: string(r.op.NodeOp.UID), Marks: r.op.Marks, UsualVisit: r.in.UsualVisit}
+	if r.record().Held != nil {
+		return r.node.PlaceHold(by, r.in.Holds, a.Why.Text, r.in.Now, nil)
+	}
+	return r.node.PlaceHold(by, r.in.Holds, a.Why.Text, r.in.Now, func(held *node.Held) node.Edit {
+		e := r.editRecord(func(rec *node.OpRecord) { rec.Held = held })
+		if !held.WasCordoned && r.node.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
 			e.SetAnnotation(r.node, v1alpha1.AnnotationCordonedBy, r.op.Mark)
 		}
-		e = e.Plus(r.placeMarks(a))
-	}
-	if !r.node.Unschedulable {
-		e = e.Plus(node.ClearWasCordoned(r.node.With(e)))
-	}
-	e.SetUnschedulable(r.node, true)
-	return e
-}
-
-// placeMarks puts the marks of a new hold on its node.
-func (r *recorder) placeMarks(a rollout.Action) node.Edit {
-	d := node.Description{By: r.op.Owner.Title(), Why: a.Why.Text, Since: node.WholeSeconds(r.in.Now)}
-	if r.in.UsualVisit > 0 {
-		end := d.Since.Add(r.in.UsualVisit)
-		d.ExpectedEnd = &end
-	}
-	return r.node.PlaceMarks(r.op.Holder(), node.NewMarks(r.op.Marks, d))
+		return e
+	})
 }
 
 // recordPods records how many pods had to leave the held node when its drain began.
@@ -164,8 +149,7 @@ func (r *recorder) releaseHold() node.Edit {
 	if isMarked {
 		e.RemoveAnnotation(r.node, v1alpha1.AnnotationCordonedBy)
 	}
-	e.SetUnschedulable(r.node, r.node.Cordon(r.in.Holds).With(own).Release(own.Owner).Unschedulable)
-	return e
+	return e.Plus(r.node.ReleaseHold(own, r.in.Holds))
 }
 
 // removeHeld removes the hold from the record. The record of a NodeOp that no longer exists is not needed.
