@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -65,6 +66,27 @@ func TestLint(t *testing.T) {
 	}
 	if len(errs) > 0 {
 		t.Error(found.String())
+	}
+}
+
+var (
+	pinned    = regexp.MustCompile(`uses: [\w.-]+(?:/[\w.-]+)+@[0-9a-f]{40} # v[0-9]+(?:\.[0-9]+)*$`)
+	versioned = regexp.MustCompile(`uses: [\w.-]+(?:/[\w.-]+)+@v[0-9]+(?:\.[0-9]+)* # version, not digest: Renovate pins it$`)
+)
+
+// TestPins checks that each action is pinned by digest, or by version with a comment that says so.
+func TestPins(t *testing.T) {
+	for _, file := range listWorkflows(t) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(content), "\n") {
+			isUse := strings.Contains(line, "uses:")
+			if isUse && !pinned.MatchString(line) && !versioned.MatchString(line) {
+				t.Errorf("%s:%d: %s", file, i+1, line)
+			}
+		}
 	}
 }
 
