@@ -113,7 +113,7 @@ func TestUINodeOpWindows(t *testing.T) {
   spec:
     scope: Policy
     default: {budget: {count: 1}, strategy: {fixed: {initialBatch: 1}}}
-    windows: {timeZone: UTC, open: [{hours: "22:00-05:00"}]}
+    windows: {timeZone: UTC, open: [{schedule: 0 22 * * *, duration: 7h}]}
 - apiVersion: operator.kairos.io/v1alpha1
   kind: NodeOp
   metadata: {name: check, namespace: default, uid: 55555555-0000-4000-8000-000000000001, generation: 1, creationTimestamp: "2026-11-22T00:00:00Z"}

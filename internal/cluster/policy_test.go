@@ -150,7 +150,7 @@ func TestDefaultPolicy(t *testing.T) {
 func TestWindowsInPolicy(t *testing.T) {
 	s := newScenario(t, 1)
 	s.now = time.Date(2030, 5, 3, 12, 0, 0, 0, time.UTC) // a Friday
-	s.Apply(policyYAML(`  windows: {timeZone: Europe/Berlin, open: [{weekdays: [Saturday], hours: "08:00-18:00"}]}`))
+	s.Apply(policyYAML(`  windows: {timeZone: Europe/Berlin, open: [{schedule: 0 8 * * 6, duration: 10h}]}`))
 	s.Apply(withPolicy(demo))
 	s.passes(3)
 	if got := s.verdict("demo", "n1"); got != "Window: every window of DeploymentPolicy careful is closed, the next opens 2030-05-04 08:00 CEST" {
@@ -163,9 +163,9 @@ func TestWindowsInPolicy(t *testing.T) {
 	if c := s.GetSkyhook("demo").Status.CompartmentStatuses[v1alpha1.DefaultCompartment]; c.Reason != "Window" || !strings.Contains(c.Message, "2030-05-04 08:00") {
 		t.Errorf("the compartment reports %q: %q", c.Reason, c.Message)
 	}
-	s.Apply(policyYAML(`  windows: {open: [{start: "0 0 30 2 *", duration: 1h}]}`))
+	s.Apply(policyYAML(`  windows: {open: [{schedule: 0 0 30 2 *, duration: 1h}]}`))
 	s.passes(2)
-	if got := s.verdict("demo", "n1"); got != "InvalidSpec: windows of DeploymentPolicy careful cannot be used: window 1 never opens: correct its start, or the blackouts that cover it" {
+	if got := s.verdict("demo", "n1"); got != "InvalidSpec: windows of DeploymentPolicy careful cannot be used: window 1 never opens: correct its schedule, or the blackouts that cover it" {
 		t.Errorf("with a window that never opens the verdict is %q", got)
 	}
 	s.Apply(policyYAML("  windows: null\n  paused: true"))

@@ -57,6 +57,10 @@ func FromKured(d *appsv1.DaemonSet) (*Manifests, error) {
 	m := &Manifests{Original: "DaemonSet/" + d.Namespace + "/" + d.Name, NodeOp: newNodeOp(d.Namespace, d.Name), Gaps: []Gap{}}
 	c := &kuredConverter{Manifests: m, daemonSet: d, container: container, flags: flags, spec: &m.NodeOp.Spec}
 	for _, name := range unknown {
+		if slices.Contains(windowFlags, name) {
+			c.suspend("--"+name, "its value comes from a Secret or a ConfigMap, and is not read")
+			continue
+		}
 		c.addGap("--"+name, "its value comes from a Secret or a ConfigMap, and is not read")
 	}
 	c.addGap("--period", "a NodeOp looks at each node once, and kured every %s: create it again as often, for example by a CronJob with kubectl create", c.flags.get("period"))
@@ -191,20 +195,23 @@ func (c *kuredConverter) convertPace() {
 	}
 }
 
+// windowFlags say when nodes are rebooted.
+var windowFlags = []string{"reboot-days", "start-time", "end-time", "time-zone"}
+
 func (c *kuredConverter) convertWindow() {
 	w := timeWindow{days: c.flags.list("reboot-days"), start: c.flags.get("start-time"), end: c.flags.get("end-time"), zone: c.flags.get("time-zone")}
 	windows, err := w.toWindows()
 	if err != nil {
-		c.addGap("--reboot-days, --start-time, --end-time, --time-zone", "%v: nodes are rebooted at any time", err)
+		c.suspend("--"+strings.Join(windowFlags, ", --"), "%v", err)
 		return
 	}
-	if w.zone == "Local" {
-		c.addGap("--time-zone", "the time zone of the node is not known; the window is in UTC")
-	}
 	c.Policy.Spec.Windows = windows
-	if windows != nil && len(windows.Open[0].Weekdays) > 0 && crossesMidnight(windows.Open[0].Hours) {
-		c.addGap("--reboot-days", "a window that crosses midnight belongs to the day on which it opens")
-	}
+}
+
+// suspend names a limit of kured that cannot be converted, and lets nothing start until somebody has replaced it.
+func (c *kuredConverter) suspend(name, format string, args ...any) {
+	c.spec.Suspend = new(true)
+	c.addGap(name, format+": the NodeOp has suspend: true, until you have replaced this limit", args...)
 }
 
 // convertAlerts converts the check for alerts into a query that counts those which matter.
@@ -271,8 +278,3 @@ func (c *kuredConverter) number(name string) int32 {
 
 // wholeSeconds rounds up.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-func crossesMidnight(hours string) bool {
-	start, end, _ := strings.Cut(hours, "-")
-	return end < start
-}

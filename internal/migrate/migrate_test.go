@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 )
 
 // TestRecord checks what a Job that succeeded changes in a node's state, and that it changes it once.
@@ -59,40 +61,101 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// kuredContains is when kured reboots nodes, as its own code says: on days by the local date, from start to the second of end.
+func kuredContains(days []int, start, end time.Duration, local time.Time) bool {
+	if !slices.Contains(days, int(local.Weekday())) {
+		return false
+	}
+	now := time.Duration(local.Hour())*time.Hour + time.Duration(local.Minute())*time.Minute + time.Duration(local.Second())*time.Second
+	if start > end {
+		return now >= start || now <= end
+	}
+	return start <= now && now <= end
+}
+
+// TestWindows compares windows with those of kured, for each minute of two weeks in which clocks change. kured's last second is left out if
+// it begins a minute.
 func TestWindows(t *testing.T) {
 	for _, c := range []struct {
-		w     timeWindow
-		hours string // - for no window
-		days  string
-		err   string
+		w    timeWindow
+		want string // - for no window
 	}{
-		{timeWindow{start: "0:00", end: "23:59:59"}, "-", "", ""},
-		{timeWindow{}, "-", "", ""},
-		{timeWindow{start: "9pm", end: "23:59:59"}, "21:00-24:00", "", ""},
-		{timeWindow{start: "22:00", end: "4:30:30"}, "22:00-04:31", "", ""},
-		{timeWindow{days: []string{"sa", "0"}}, "", "Sunday Saturday", ""},
-		{timeWindow{days: []string{"mon", "Monday", "tu"}, start: "1:15", end: "2:00"}, "01:15-02:00", "Monday Tuesday", ""},
-		{timeWindow{days: []string{"someday"}}, "", "", `"someday" is not a day`},
-		{timeWindow{start: "25:00"}, "", "", `"25:00" is not a time of day`},
-		{timeWindow{zone: "Moon/Crater"}, "", "", `"Moon/Crater" does not exist`},
+		{timeWindow{start: "0:00", end: "23:59:59"}, "-"},
+		{timeWindow{}, "-"},
+		{timeWindow{start: "9pm", end: "23:59:59"}, "0 21-23 * * * 1h0m0s"},
+		{timeWindow{start: "22:00", end: "4:30", zone: "Europe/Berlin"}, "0 0-3,22-23 * * * 1h0m0s; 0 4 * * * 30m0s"},
+		{timeWindow{days: []string{"1", "2", "thu"}, start: "22:15", end: "3:59:59", zone: "America/New_York"},
+			"0 0-3 * * 1-2,4 1h0m0s; 15 22 * * 1-2,4 1h0m0s; 15 23 * * 1-2,4 45m0s"},
+		{timeWindow{days: []string{"sa", "0"}, zone: "Europe/Berlin"}, "0 * * * 0,6 1h0m0s"},
+		{timeWindow{days: []string{"mon", "Monday", "tu"}, start: "1:15", end: "2:00"}, "15 1 * * 1-2 45m0s"},
+		{timeWindow{start: "1:30", end: "0:30"}, "0 0 * * * 30m0s; 30 1-22 * * * 1h0m0s; 30 23 * * * 30m0s"},
+		{timeWindow{days: []string{"fri"}, start: "9:00", end: "8:59:59"}, "0 * * * 5 1h0m0s"},
 	} {
 		got, err := c.w.toWindows()
-		switch {
-		case c.err != "":
-			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%+v: error %v, want %s", c.w, err, c.err)
+		if err != nil {
+			t.Errorf("%+v: %v", c.w, err)
+			continue
+		}
+		if c.want == "-" || got == nil {
+			if got != nil || c.want != "-" {
+				t.Errorf("%+v: %+v", c.w, got)
 			}
-		case err != nil || (got == nil) != (c.hours == "-"):
-			t.Errorf("%+v: %+v, %v", c.w, got, err)
-		case got != nil:
-			var days []string
-			for _, d := range got.Open[0].Weekdays {
-				days = append(days, string(d))
-			}
-			if got.Open[0].Hours != c.hours || strings.Join(days, " ") != c.days {
-				t.Errorf("%+v: %+v", c.w, got.Open)
+			continue
+		}
+		var open []string
+		for _, w := range got.Open {
+			open = append(open, w.Schedule+" "+w.Duration.Duration.String())
+		}
+		if strings.Join(open, "; ") != c.want {
+			t.Errorf("%+v: %s, want %s", c.w, strings.Join(open, "; "), c.want)
+		}
+		calendar, err := policy.NewCalendar(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		days, _ := parseDays(c.w.days)
+		start, _ := parseTimeOfDay(c.w.start, 0)
+		end, _ := parseTimeOfDay(c.w.end, 24*time.Hour-time.Second)
+		zone, _ := time.LoadLocation(c.w.zone)
+		for _, first := range []time.Time{time.Date(2026, 3, 6, 0, 0, 30, 0, time.UTC), time.Date(2026, 3, 27, 0, 0, 30, 0, time.UTC), time.Date(2026, 10, 23, 0, 0, 30, 0, time.UTC)} {
+			for minute := range 10 * dayMinutes {
+				at := first.Add(time.Duration(minute) * time.Minute)
+				if want := kuredContains(days, start, end, at.In(zone)); calendar.IsOpen(at) != want {
+					t.Fatalf("%+v: %s: open is %v", c.w, at.In(zone), !want)
+				}
 			}
 		}
+	}
+}
+
+// TestInexactWindows: what has no counterpart suspends the NodeOp, and is named.
+func TestInexactWindows(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--start-time=9:00 --end-time=9:00":     "the window from 9:00 to 9:00 is not made of whole minutes",
+		"--start-time=22:00 --end-time=4:30:30": "is not made of whole minutes",
+		"--start-time=22:00:30":                 "is not made of whole minutes",
+		"--start-time=25:00":                    `"25:00" is not a time of day`,
+		"--reboot-days=someday":                 `"someday" is not a day`,
+		"--time-zone=Moon/Crater":               `"Moon/Crater" does not exist`,
+		"--time-zone=Local":                     "the time zone of the node is not known",
+	} {
+		m, err := FromKured(kuredWith(strings.Fields(flags)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		isNamed := slices.ContainsFunc(m.Gaps, func(g Gap) bool { return strings.Contains(g.Text, want) && strings.Contains(g.Text, "suspend: true") })
+		if !isNamed || m.NodeOp.Spec.Suspend == nil || !*m.NodeOp.Spec.Suspend || m.Policy.Spec.Windows != nil {
+			t.Errorf("%s: %+v, suspend %v, windows %v", flags, m.Gaps, m.NodeOp.Spec.Suspend, m.Policy.Spec.Windows)
+		}
+	}
+	fromSecret := kuredWith()
+	fromSecret.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KURED_REBOOT_DAYS", ValueFrom: &corev1.EnvVarSource{}}}
+	if m, err := FromKured(fromSecret); err != nil || m.NodeOp.Spec.Suspend == nil {
+		t.Errorf("with days from a Secret: suspend %v, %v", m.NodeOp.Spec.Suspend, err)
+	}
+	m, err := FromKured(kuredWith("--start-time=22:00"))
+	if err != nil || m.NodeOp.Spec.Suspend != nil {
+		t.Errorf("an exact window is suspended: %v, %v", m.NodeOp.Spec.Suspend, err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func TestEstimateCompletion(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 30, 0, time.UTC)
 	on := func(day, hour, minute int) time.Time { return time.Date(2026, 5, day, hour, minute, 0, 0, time.UTC) }
-	daily := &v1alpha1.Windows{Open: []v1alpha1.Window{{Hours: "10:00-13:00"}}}
+	daily := &v1alpha1.Windows{Open: []v1alpha1.Window{{Schedule: "0 10 * * *", Duration: lasts(3 * time.Hour)}}}
 	for name, c := range map[string]struct {
 		windows *v1alpha1.Windows
 		in      rollout.Completion

@@ -41,8 +41,8 @@ func TestControls(t *testing.T) {
 		},
 		"  maxUnavailablePerTopology: {topologyKey: rack}":           func(g *rollout.Group) { g.Spread = rollout.Spread{Key: "rack", Limit: 1} },
 		"  maxUnavailablePerTopology: {topologyKey: rack, count: 3}": func(g *rollout.Group) { g.Spread = rollout.Spread{Key: "rack", Limit: 3} },
-		"  windows: {open: [{weekdays: [Friday]}]}":                  func(*rollout.Group) {},
-		"  windows: {open: [{start: \"0 22 * * *\", duration: 1h}]}": func(g *rollout.Group) {
+		"  windows: {open: [{schedule: 0 0 * * 5, duration: 24h}]}":  func(*rollout.Group) {},
+		"  windows: {open: [{schedule: \"0 22 * * *\", duration: 1h}]}": func(g *rollout.Group) {
 			g.Frozen, g.Until = closed, time.Date(2026, 5, 1, 22, 0, 0, 0, time.UTC)
 		},
 		"  health: {resources: [nvidia.com/gpu]}": func(*rollout.Group) {},

@@ -20,14 +20,14 @@ func TestOpenSpans(t *testing.T) {
 		from    time.Time
 		spans   int
 	}{
-		"one minute":        {`{open: [{hours: "12:07-12:08"}]}`, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), 28},
-		"always":            {`{open: [{hours: "00:00-24:00"}]}`, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), 1},
-		"nights in summer":  {`{timeZone: Europe/Berlin, open: [{weekdays: [Monday, Friday], hours: "22:00-05:00"}]}`, time.Date(2026, 3, 20, 1, 3, 0, 0, time.UTC), 8},
-		"nights in winter":  {`{timeZone: Europe/Berlin, open: [{hours: "01:30-03:15"}]}`, time.Date(2026, 10, 20, 0, 0, 0, 0, time.UTC), 28},
-		"with a blackout":   {`{open: [{hours: "00:00-24:00"}], blackouts: [{from: "2026-12-24", to: "2026-12-26"}]}`, time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC), 2},
-		"two that overlap":  {`{open: [{hours: "20:00-23:00"}, {hours: "22:00-01:00"}]}`, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), 29},
-		"a schedule":        {`{open: [{start: "13 3 * * 6", duration: 90m}]}`, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), 4},
-		"begins in between": {`{open: [{hours: "10:00-12:00"}]}`, time.Date(2026, 11, 1, 11, 0, 0, 0, time.UTC), 29},
+		"one minute":        {`{open: [{schedule: 7 12 * * *, duration: 1m}]}`, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), 28},
+		"always":            {`{open: [{schedule: 0 * * * *, duration: 1h}]}`, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), 1},
+		"nights in summer":  {`{timeZone: Europe/Berlin, open: [{schedule: "0 22 * * 1,5", duration: 7h}]}`, time.Date(2026, 3, 20, 1, 3, 0, 0, time.UTC), 8},
+		"nights in winter":  {`{timeZone: Europe/Berlin, open: [{schedule: 30 1 * * *, duration: 105m}]}`, time.Date(2026, 10, 20, 0, 0, 0, 0, time.UTC), 28},
+		"with a blackout":   {`{open: [{schedule: 0 * * * *, duration: 1h}], blackouts: [{from: "2026-12-24", to: "2026-12-26"}]}`, time.Date(2026, 12, 10, 0, 0, 0, 0, time.UTC), 2},
+		"two that overlap":  {`{open: [{schedule: 0 20 * * *, duration: 3h}, {schedule: 0 22 * * *, duration: 3h}]}`, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), 29},
+		"a schedule":        {`{open: [{schedule: 13 3 * * 6, duration: 90m}]}`, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), 4},
+		"begins in between": {`{open: [{schedule: 0 10 * * *, duration: 2h}]}`, time.Date(2026, 11, 1, 11, 0, 0, 0, time.UTC), 29},
 	} {
 		windows := &v1alpha1.Windows{}
 		if err := yaml.UnmarshalStrict([]byte(c.windows), windows); err != nil {

@@ -30,19 +30,18 @@ func groupAt(t *testing.T, w v1alpha1.Windows, paused bool, now time.Time) rollo
 func TestMargins(t *testing.T) {
 	friday := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	day := func(margin time.Duration) v1alpha1.Window {
-		return v1alpha1.Window{Hours: "08:00-18:00", Margin: lasts(margin)}
+		return v1alpha1.Window{Schedule: "0 8 * * *", Duration: lasts(10 * time.Hour), Margin: &metav1.Duration{Duration: margin}}
 	}
 	for name, c := range map[string]struct {
 		open   []v1alpha1.Window
 		margin time.Duration
 		closes int // hour; 0 if everything may start
 	}{
-		"none":              {open: []v1alpha1.Window{{Hours: "08:00-18:00"}}},
+		"none":              {open: []v1alpha1.Window{{Schedule: "0 8 * * *", Duration: lasts(10 * time.Hour)}}},
 		"given":             {open: []v1alpha1.Window{day(30 * time.Minute)}, margin: 30 * time.Minute, closes: 18},
-		"one without":       {open: []v1alpha1.Window{day(30 * time.Minute), {Hours: "10:00-13:00"}}},
+		"one without":       {open: []v1alpha1.Window{day(30 * time.Minute), {Schedule: "0 10 * * *", Duration: lasts(3 * time.Hour)}}},
 		"the smaller":       {open: []v1alpha1.Window{day(30 * time.Minute), day(20 * time.Minute)}, margin: 20 * time.Minute, closes: 18},
-		"another continues": {open: []v1alpha1.Window{day(30 * time.Minute), {Hours: "17:00-20:00", Margin: lasts(time.Hour)}}, margin: 30 * time.Minute, closes: 20},
-		"cron":              {open: []v1alpha1.Window{{Start: "0 11 * * *", Duration: lasts(4 * time.Hour), Margin: lasts(time.Hour)}}, margin: time.Hour, closes: 15},
+		"another continues": {open: []v1alpha1.Window{day(30 * time.Minute), {Schedule: "0 17 * * *", Duration: lasts(3 * time.Hour)}}, margin: 30 * time.Minute, closes: 20},
 	} {
 		g := groupAt(t, v1alpha1.Windows{Open: c.open}, false, friday)
 		if c.closes == 0 {
@@ -60,9 +59,9 @@ func TestMargins(t *testing.T) {
 
 // TestAtEnd: the window that ended last says what happens to nodes in flight, whatever else holds the rollout.
 func TestAtEnd(t *testing.T) {
-	hold := v1alpha1.Window{Weekdays: []v1alpha1.Weekday{"Friday"}, Hours: "08:00-18:00", AtEnd: v1alpha1.WindowHold}
-	over := v1alpha1.Window{Weekdays: []v1alpha1.Weekday{"Friday"}, Hours: "22:00-02:00", AtEnd: v1alpha1.WindowFinish}
-	cron := v1alpha1.Window{Start: "30 18 1 * *", Duration: lasts(time.Hour), AtEnd: v1alpha1.WindowHold}
+	hold := v1alpha1.Window{Schedule: "0 8 * * 5", Duration: lasts(10 * time.Hour), AtEnd: v1alpha1.WindowHold}
+	over := v1alpha1.Window{Schedule: "0 22 * * 5", Duration: lasts(4 * time.Hour), AtEnd: v1alpha1.WindowFinish}
+	monthly := v1alpha1.Window{Schedule: "30 18 1 * *", Duration: lasts(time.Hour), AtEnd: v1alpha1.WindowHold}
 	hour := func(day, hour int) time.Time { return time.Date(2026, 5, day, hour, 0, 0, 0, time.UTC) } // the first is a Friday
 	for name, c := range map[string]struct {
 		windows v1alpha1.Windows
@@ -70,17 +69,17 @@ func TestAtEnd(t *testing.T) {
 		now     time.Time
 		isHeld  bool
 	}{
-		"open":             {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(1, 12), false},
-		"after it":         {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(1, 19), true},
-		"days later":       {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(8, 7), true},
-		"finishes":         {v1alpha1.Windows{Open: []v1alpha1.Window{over}}, false, hour(2, 3), false},
-		"the last one":     {v1alpha1.Windows{Open: []v1alpha1.Window{hold, over}}, false, hour(2, 3), false},
-		"the other one":    {v1alpha1.Windows{Open: []v1alpha1.Window{hold, over}}, false, hour(1, 19), true},
-		"cron":             {v1alpha1.Windows{Open: []v1alpha1.Window{cron, over}}, false, hour(1, 20), true},
-		"cron, weeks ago":  {v1alpha1.Windows{Open: []v1alpha1.Window{cron}}, false, hour(28, 20), true},
-		"cron before over": {v1alpha1.Windows{Open: []v1alpha1.Window{cron, over}}, false, hour(3, 20), false},
-		"blackout":         {v1alpha1.Windows{Open: []v1alpha1.Window{hold}, Blackouts: []v1alpha1.Blackout{{From: "2026-05-01"}}}, false, hour(1, 12), true},
-		"paused":           {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, true, hour(1, 19), true},
+		"open":                {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(1, 12), false},
+		"after it":            {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(1, 19), true},
+		"days later":          {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, false, hour(8, 7), true},
+		"finishes":            {v1alpha1.Windows{Open: []v1alpha1.Window{over}}, false, hour(2, 3), false},
+		"the last one":        {v1alpha1.Windows{Open: []v1alpha1.Window{hold, over}}, false, hour(2, 3), false},
+		"the other one":       {v1alpha1.Windows{Open: []v1alpha1.Window{hold, over}}, false, hour(1, 19), true},
+		"monthly":             {v1alpha1.Windows{Open: []v1alpha1.Window{monthly, over}}, false, hour(1, 20), true},
+		"monthly, weeks ago":  {v1alpha1.Windows{Open: []v1alpha1.Window{monthly}}, false, hour(28, 20), true},
+		"monthly before over": {v1alpha1.Windows{Open: []v1alpha1.Window{monthly, over}}, false, hour(3, 20), false},
+		"blackout":            {v1alpha1.Windows{Open: []v1alpha1.Window{hold}, Blackouts: []v1alpha1.Blackout{{From: "2026-05-01"}}}, false, hour(1, 12), true},
+		"paused":              {v1alpha1.Windows{Open: []v1alpha1.Window{hold}}, true, hour(1, 19), true},
 	} {
 		g := groupAt(t, c.windows, c.paused, c.now)
 		if got := g.Held != nil; got != c.isHeld || got && !g.Opens.After(c.now) {

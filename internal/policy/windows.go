@@ -14,57 +14,25 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// Calendar has the windows of a policy. It uses local time: an hour that is skipped in spring is in no window, and one
-// that is repeated in autumn is in its window twice.
+// Calendar has the windows of a policy. It uses local time: an hour that is skipped in spring opens no window, and one that is repeated
+// in autumn opens two.
 type Calendar struct {
 	zone      *time.Location
-	recurring []recurringWindow
-	weekly    []weeklyWindow
+	windows   []window
 	blackouts []blackout
 }
 
-// recurringWindow is a window that starts by a cron schedule.
-type recurringWindow struct {
+// window is a window that opens by a cron schedule.
+type window struct {
 	schedule cron.Schedule
 	duration time.Duration
-	ending
+	margin   time.Duration // 0 for none
+	isHeld   bool          // nodes in flight are not cordoned after it
 }
 
-// ending is what a window says about its end.
-type ending struct {
-	margin time.Duration // 0 for none
-	isHeld bool          // nodes in flight are not cordoned after it
-}
-
-func newEnding(w *v1alpha1.Window) ending {
-	out := ending{isHeld: w.AtEnd == v1alpha1.WindowHold}
-	if w.Margin != nil {
-		out.margin = min(w.Margin.Duration, maxMargin)
-	}
-	return out
-}
-
-func (w recurringWindow) isOpen(now time.Time) bool {
+func (w window) isOpen(now time.Time) bool {
 	start := w.schedule.Next(now.Add(-w.duration))
 	return !start.IsZero() && !start.After(now)
-}
-
-// weeklyWindow is a window by weekday and hour.
-type weeklyWindow struct {
-	days     [7]bool // on which it starts
-	from, to int     // minutes of the day; a window over midnight has a to that is not above from
-	ending
-}
-
-func (w weeklyWindow) isOpen(now time.Time) bool {
-	minute, today := 60*now.Hour()+now.Minute(), now.Weekday()
-	yesterday := (today + 6) % 7
-	if w.from < w.to {
-		return w.days[today] && w.from <= minute && minute < w.to
-	}
-	hasStarted := w.days[today] && w.from <= minute
-	isOpenSinceYesterday := w.days[yesterday] && minute < w.to
-	return hasStarted || isOpenSinceYesterday
 }
 
 // blackout is a span of days, both included.
@@ -97,7 +65,7 @@ func NewCalendar(w *v1alpha1.Windows) (*Calendar, error) {
 			return nil, err
 		}
 	}
-	if len(c.recurring)+len(c.weekly) == 0 {
+	if len(c.windows) == 0 {
 		return nil, fmt.Errorf("windows has no windows, so nothing ever starts: add one, or remove windows")
 	}
 	return c, nil
@@ -111,49 +79,28 @@ func (c *Calendar) CheckOpens(w *v1alpha1.Windows, now time.Time) error {
 			return err
 		}
 		if _, ok := alone.FindNextOpening(now); !ok {
-			return fmt.Errorf("window %d never opens: correct its start, or the blackouts that cover it", i+1)
+			return fmt.Errorf("window %d never opens: correct its schedule, or the blackouts that cover it", i+1)
 		}
 	}
 	return nil
 }
 
 func (c *Calendar) addWindow(w *v1alpha1.Window) error {
-	if w.Start != "" {
-		return c.addRecurring(w)
-	}
-	return c.addWeekly(w)
-}
-
-func (c *Calendar) addRecurring(w *v1alpha1.Window) error {
-	schedule, err := cron.ParseStandard(w.Start)
+	schedule, err := cron.ParseStandard(w.Schedule)
 	if err != nil {
-		return fmt.Errorf("start %q cannot be used: %w", w.Start, err)
+		return fmt.Errorf("schedule %q cannot be used: %w", w.Schedule, err)
 	}
 	if spec, ok := schedule.(*cron.SpecSchedule); ok {
 		spec.Location = c.zone
 	}
-	hasDuration := w.Duration != nil && w.Duration.Duration > 0
-	if !hasDuration {
-		return fmt.Errorf("the window that starts at %q has no duration: add one", w.Start)
+	if w.Duration.Duration <= 0 {
+		return fmt.Errorf("the window that opens at %q has no duration: add one", w.Schedule)
 	}
-	c.recurring = append(c.recurring, recurringWindow{schedule, w.Duration.Duration, newEnding(w)})
-	return nil
-}
-
-func (c *Calendar) addWeekly(w *v1alpha1.Window) error {
-	weekly := weeklyWindow{to: dayMinutes, ending: newEnding(w)}
-	if w.Hours != "" {
-		var fromHour, fromMinute, toHour, toMinute int
-		if _, err := fmt.Sscanf(w.Hours, "%2d:%2d-%2d:%2d", &fromHour, &fromMinute, &toHour, &toMinute); err != nil {
-			return fmt.Errorf("hours %q cannot be used: write two times, such as 08:00-18:00", w.Hours)
-		}
-		weekly.from, weekly.to = 60*fromHour+fromMinute, 60*toHour+toMinute
+	out := window{schedule: schedule, duration: w.Duration.Duration, isHeld: w.AtEnd == v1alpha1.WindowHold}
+	if w.Margin != nil {
+		out.margin = min(w.Margin.Duration, maxMargin)
 	}
-	isEveryDay := len(w.Weekdays) == 0
-	for day := range time.Weekday(7) {
-		weekly.days[day] = isEveryDay || slices.Contains(w.Weekdays, v1alpha1.Weekday(day.String()))
-	}
-	c.weekly = append(c.weekly, weekly)
+	c.windows = append(c.windows, out)
 	return nil
 }
 
@@ -182,9 +129,7 @@ func (c *Calendar) IsOpen(now time.Time) bool {
 	if c.isBlackout(now) {
 		return false
 	}
-	isRecurring := func(w recurringWindow) bool { return w.isOpen(now) }
-	isWeekly := func(w weeklyWindow) bool { return w.isOpen(now) }
-	return slices.ContainsFunc(c.weekly, isWeekly) || slices.ContainsFunc(c.recurring, isRecurring)
+	return slices.ContainsFunc(c.windows, func(w window) bool { return w.isOpen(now) })
 }
 
 func (c *Calendar) isBlackout(now time.Time) bool {
@@ -210,28 +155,29 @@ func (c *Calendar) FindNextOpening(now time.Time) (time.Time, bool) {
 // nextChange returns the next time after t at which a closed calendar may open; zero if there is none.
 func (c *Calendar) nextChange(t time.Time) time.Time {
 	var changes []time.Time
-	for _, w := range c.recurring {
+	for _, w := range c.windows {
 		changes = append(changes, w.schedule.Next(t))
 	}
-	if len(c.weekly) > 0 || c.isBlackout(t) {
-		changes = append(changes, c.changesOfDay(t)...)
+	if c.isBlackout(t) {
+		changes = append(changes, changesOfDay(t)...)
 	}
-	changes = slices.DeleteFunc(changes, func(at time.Time) bool { return !at.After(t) })
-	if len(changes) == 0 {
-		return time.Time{}
-	}
-	return slices.MinFunc(changes, time.Time.Compare)
+	return firstAfter(t, changes)
 }
 
-// changesOfDay returns midnight, the starts of weekly windows, and the next change of the local time.
-func (c *Calendar) changesOfDay(t time.Time) []time.Time {
+// changesOfDay returns midnight, and the next change of the local time.
+func changesOfDay(t time.Time) []time.Time {
 	start := t.Truncate(time.Minute)
-	now := 60*start.Hour() + start.Minute()
-	after := func(minute int) time.Time { return start.Add(time.Duration(minute-now) * time.Minute) }
 	_, zoneChange := t.ZoneBounds()
-	changes := []time.Time{after(dayMinutes), zoneChange}
-	for _, w := range c.weekly {
-		changes = append(changes, after(w.from))
+	return []time.Time{start.Add(time.Duration(dayMinutes-60*start.Hour()-start.Minute()) * time.Minute), zoneChange}
+}
+
+// firstAfter returns the first of some times that is after t; zero if none is.
+func firstAfter(t time.Time, times []time.Time) time.Time {
+	var first time.Time
+	for _, at := range times {
+		if at.After(t) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
 	}
-	return changes
+	return first
 }

@@ -40,18 +40,14 @@ func newOracle(zone *time.Location, w *v1alpha1.Windows, first time.Time, minute
 	for _, window := range w.Open {
 		left := 0
 		for i, c := range clock {
-			if window.Start != "" {
-				if matches(window.Start, c) {
-					left = int(window.Duration.Duration / time.Minute)
+			if matches(window.Schedule, c) {
+				left = int(window.Duration.Duration / time.Minute)
+			}
+			if left > 0 {
+				left--
+				if i >= lead {
+					o.open[i-lead] = true
 				}
-				if left > 0 {
-					left--
-					if i >= lead {
-						o.open[i-lead] = true
-					}
-				}
-			} else if i >= lead && within(window, c) {
-				o.open[i-lead] = true
 			}
 		}
 	}
@@ -109,45 +105,24 @@ func fits(field string, value int) bool {
 	return false
 }
 
-func within(w v1alpha1.Window, c localTime) bool {
-	hours := w.Hours
-	if hours == "" {
-		hours = "00:00-24:00"
-	}
-	on := func(day int) bool {
-		for _, d := range w.Weekdays {
-			if string(d) == time.Weekday(day).String() {
-				return true
-			}
-		}
-		return len(w.Weekdays) == 0
-	}
-	now := time.Date(0, 1, 1, c.hour, c.minute, 0, 0, time.UTC).Format("15:04")
-	from, to := hours[:5], hours[6:]
-	if from < to {
-		return on(c.dw) && from <= now && now < to
-	}
-	return on(c.dw) && from <= now || on((c.dw+6)%7) && now < to
-}
-
 // zones change their local time at two, at midnight, by half an hour, at another time in the south, or not at all.
 var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata"}
 
-func lasts(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+func lasts(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
 var calendars = map[string]v1alpha1.Windows{
 	"nights": {Open: []v1alpha1.Window{
-		{Start: "30 2 * * *", Duration: lasts(90 * time.Minute)}, {Start: "0 0 * * 0", Duration: lasts(time.Hour)},
-		{Hours: "02:15-02:45"}, {Weekdays: []v1alpha1.Weekday{"Saturday"}, Hours: "22:30-03:10"},
+		{Schedule: "30 2 * * *", Duration: lasts(90 * time.Minute)}, {Schedule: "0 0 * * 0", Duration: lasts(time.Hour)},
+		{Schedule: "15 2 * * *", Duration: lasts(30 * time.Minute)}, {Schedule: "30 22 * * 6", Duration: lasts(280 * time.Minute)},
 	}},
 	"long": {
-		Open:      []v1alpha1.Window{{Start: "15 23 28 * *", Duration: lasts(100 * time.Hour)}, {Hours: "23:50-00:10"}},
+		Open:      []v1alpha1.Window{{Schedule: "15 23 28 * *", Duration: lasts(100 * time.Hour)}, {Schedule: "50 23 * * *", Duration: lasts(20 * time.Minute)}},
 		Blackouts: []v1alpha1.Blackout{{From: "2026-03-29"}, {From: "2026-04-05"}, {From: "2026-09-06"}},
 	},
 	"week": {
 		Open: []v1alpha1.Window{
-			{Start: "*/20 1-3 * 3,4,9-11 *", Duration: lasts(7 * time.Minute)},
-			{Weekdays: []v1alpha1.Weekday{"Saturday", "Sunday"}}, {Weekdays: []v1alpha1.Weekday{"Friday"}, Hours: "00:00-01:00"},
+			{Schedule: "*/20 1-3 * 3,4,9-11 *", Duration: lasts(7 * time.Minute)},
+			{Schedule: "0 * * * 0,6", Duration: lasts(time.Hour)}, {Schedule: "0 0 * * 5", Duration: lasts(time.Hour)},
 		},
 		Blackouts: []v1alpha1.Blackout{{From: "2026-10-24", To: "2026-11-08"}, {From: "2027-03-27"}, {From: "2027-12-31", To: "2028-06-01"}},
 	},
@@ -210,17 +185,17 @@ func compare(t *testing.T, c *Calendar, o *oracle) {
 
 // TestInvalidCalendars checks the errors of windows that the API server cannot check.
 func TestInvalidCalendars(t *testing.T) {
-	always := v1alpha1.Window{Hours: "00:00-24:00"}
+	always := v1alpha1.Window{Schedule: "0 * * * *", Duration: lasts(time.Hour)}
 	for _, c := range []struct {
 		windows v1alpha1.Windows
 		want    string
 	}{
 		{v1alpha1.Windows{TimeZone: "Europe/Atlantis", Open: []v1alpha1.Window{always}}, `timeZone "Europe/Atlantis" is not known: use an IANA name, such as Europe/Berlin`},
 		{v1alpha1.Windows{TimeZone: "Local", Open: []v1alpha1.Window{always}}, `timeZone "Local" is not known: use an IANA name, such as Europe/Berlin`},
-		{v1alpha1.Windows{Open: []v1alpha1.Window{{Start: "61 2 * * *", Duration: lasts(time.Hour)}}}, `start "61 2 * * *" cannot be used: end of range (61) above maximum (59): 61`},
-		{v1alpha1.Windows{Open: []v1alpha1.Window{{Start: "0 2 30 2 *", Duration: lasts(time.Hour)}}}, "window 1 never opens: correct its start, or the blackouts that cover it"},
-		{v1alpha1.Windows{Open: []v1alpha1.Window{always, {Start: "0 2 31 4,6 *", Duration: lasts(time.Hour)}}}, "window 2 never opens: correct its start, or the blackouts that cover it"},
-		{v1alpha1.Windows{Open: []v1alpha1.Window{always}, Blackouts: []v1alpha1.Blackout{{From: "2020-01-01", To: "2099-12-31"}}}, "window 1 never opens: correct its start, or the blackouts that cover it"},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{{Schedule: "61 2 * * *", Duration: lasts(time.Hour)}}}, `schedule "61 2 * * *" cannot be used: end of range (61) above maximum (59): 61`},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{{Schedule: "0 2 30 2 *", Duration: lasts(time.Hour)}}}, "window 1 never opens: correct its schedule, or the blackouts that cover it"},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{always, {Schedule: "0 2 31 4,6 *", Duration: lasts(time.Hour)}}}, "window 2 never opens: correct its schedule, or the blackouts that cover it"},
+		{v1alpha1.Windows{Open: []v1alpha1.Window{always}, Blackouts: []v1alpha1.Blackout{{From: "2020-01-01", To: "2099-12-31"}}}, "window 1 never opens: correct its schedule, or the blackouts that cover it"},
 		{v1alpha1.Windows{Open: []v1alpha1.Window{always}, Blackouts: []v1alpha1.Blackout{{From: "2026-02-31"}}}, `a blackout has a day that does not exist: parsing time "2026-02-31": day out of range`},
 	} {
 		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -232,7 +207,7 @@ func TestInvalidCalendars(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", c.windows, err, c.want)
 		}
 	}
-	leap := v1alpha1.Windows{Open: []v1alpha1.Window{{Start: "0 2 29 2 *", Duration: lasts(time.Hour)}}}
+	leap := v1alpha1.Windows{Open: []v1alpha1.Window{{Schedule: "0 2 29 2 *", Duration: lasts(time.Hour)}}}
 	calendar, err := NewCalendar(&leap)
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ kind: DeploymentPolicy
 metadata: {name: racks}
 spec:
   default: {budget: {percent: 10}, strategy: {fixed: {initialBatch: 100}}}
-  windows: {timeZone: Europe/Berlin, open: [{hours: "00:00-24:00"}], blackouts: [{from: "2099-12-24", to: "2099-12-26"}]}
+  windows: {timeZone: Europe/Berlin, open: [{schedule: 0 * * * *, duration: 1h}], blackouts: [{from: "2099-12-24", to: "2099-12-26"}]}
 ---
 apiVersion: skyhook.nvidia.com/v1alpha1
 kind: Skyhook

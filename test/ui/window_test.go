@@ -18,7 +18,7 @@ kind: DeploymentPolicy
 metadata: {name: minute}
 spec:
   default: {budget: {percent: 100}, strategy: {fixed: {initialBatch: 2}}}
-  windows: {timeZone: UTC, open: [{hours: "%s-%s"}]}
+  windows: {timeZone: UTC, open: [{schedule: "%s * * *", duration: 1m}]}
 ---
 apiVersion: skyhook.nvidia.com/v1alpha1
 kind: Skyhook
@@ -36,7 +36,7 @@ func TestWindow(t *testing.T) {
 	opens := time.Now().UTC().Add(30 * time.Second).Truncate(time.Minute).Add(time.Minute) // in 30 to 90 seconds
 	closes := opens.Add(time.Minute)
 	b := startBrowser(t)
-	c := startRollout(t, 2, fmt.Sprintf(windowObjects, opens.Format("15:04"), closes.Format("15:04")))
+	c := startRollout(t, 2, fmt.Sprintf(windowObjects, opens.Format("4 15")))
 	address, _ := serve(t, "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
 	t.Cleanup(func() { b.expectProblems = true }) // an open page notices that the plugin ends
 

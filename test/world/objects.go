@@ -108,7 +108,7 @@ func newPolicy(random *rand.Rand) content {
 
 // newWindows are windows that are open every second hour, begin nothing shortly before their end, and perhaps hold what is in flight then.
 func newWindows(random *rand.Rand) content {
-	window := content{"start": "0 */2 * * *", "duration": "1h"}
+	window := content{"schedule": "0 */2 * * *", "duration": "1h"}
 	if random.IntN(2) == 0 {
 		window["margin"] = "10m"
 	}

@@ -45,38 +45,21 @@ type Windows struct {
 	Blackouts []Blackout `json:"blackouts,omitempty"`
 }
 
-// Window is a recurring span of time, given either by start and duration, or by weekdays and hours.
-// +kubebuilder:validation:XValidation:rule="has(self.start) != (has(self.weekdays) || has(self.hours))",message="window needs either start and duration, or weekdays and hours: keep one of the two forms"
-// +kubebuilder:validation:XValidation:rule="has(self.start) == has(self.duration)",message="window needs start and duration together: add the one that is missing"
+// Window is a recurring span of time, from each time of a schedule on.
 type Window struct {
-	// start is a cron expression of five fields: minute, hour, day of month, month, day of week. When daylight saving
+	// schedule is a cron expression of five fields: minute, hour, day of month, month, day of week. When daylight saving
 	// time starts, a time that does not exist opens no window. When it ends, a time that exists twice opens two.
-	// +optional
+	// +required
 	// +kubebuilder:validation:MaxLength=200
-	// +kubebuilder:validation:XValidation:rule="self.matches('^\\\\S+( +\\\\S+){4}$') && !self.startsWith('TZ=') && !self.startsWith('CRON_TZ=')",message="start is not a cron expression of five fields: write minute, hour, day of month, month and day of week, such as 0 22 * * 1-5"
-	Start string `json:"start,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^\\\\S+( +\\\\S+){4}$') && !self.startsWith('TZ=') && !self.startsWith('CRON_TZ=')",message="schedule is not a cron expression of five fields: write minute, hour, day of month, month and day of week, such as 0 22 * * 1-5"
+	Schedule string `json:"schedule"`
 
-	// duration is how long the window stays open after start, 1m to 168h, such as 4h.
-	// +optional
+	// duration is how long the window stays open then, 1m to 168h, such as 4h.
+	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="duration is not between 1m and 168h: use a number and a unit, such as 4h"
-	Duration *metav1.Duration `json:"duration,omitempty"`
-
-	// weekdays are the days on which the window is open. Absent means every day.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=7
-	Weekdays []Weekday `json:"weekdays,omitempty"`
-
-	// hours is the time of day, in the time zone, in which the window is open, such as 08:00-18:00. If the end is not
-	// after the start, the window crosses midnight and belongs to the day on which it opened. Absent means the whole
-	// day.
-	// +optional
-	// +kubebuilder:validation:MaxLength=11
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$') && self.substring(0, 5) != self.substring(6)",message="hours is not a span of time: write two different times, such as 08:00-18:00 or 22:00-06:00"
-	Hours string `json:"hours,omitempty"`
+	Duration metav1.Duration `json:"duration"`
 
 	// margin is how long before the end nothing is started any more, 1m to 168h, such as 30m. Absent means none. The end is when
 	// every window is closed.
@@ -103,10 +86,6 @@ const (
 	WindowFinish WindowEnd = "Finish"
 	WindowHold   WindowEnd = "Hold"
 )
-
-// Weekday is a day of the week.
-// +kubebuilder:validation:Enum=Monday;Tuesday;Wednesday;Thursday;Friday;Saturday;Sunday
-type Weekday string
 
 // Blackout is a range of days, including the first and the last.
 // +kubebuilder:validation:XValidation:rule="!has(self.to) || self.from <= self.to",message="blackout ends before it begins: put to after from"
