@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // podWriter creates, evicts and deletes the objects that actions ask for. What they change on the node is written before.
@@ -54,7 +55,7 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 		return fmt.Errorf("making the pod of %s: %w", a.Task, err)
 	}
 	expected := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(pod.Annotations)}}
-	skyhook.TrimFiles(expected) // they have what the node was when the pod was made
+	podstate.TrimFiles(expected) // they have what the node was when the pod was made
 	want := expected.Annotations
 	w.options.OnPodCreate(a.Node)
 	err = w.options.Client.Create(ctx, pod)
@@ -78,8 +79,8 @@ func (w podWriter) recallPod(ctx context.Context, a rollout.Action) error {
 	if changed.Annotations == nil {
 		changed.Annotations = map[string]string{}
 	}
-	changed.Annotations[skyhook.AnnotationStop] = a.Why.Text
-	err := w.patchPodAnnotation(ctx, changed, skyhook.AnnotationStop)
+	changed.Annotations[podstate.AnnotationStop] = a.Why.Text
+	err := w.patchPodAnnotation(ctx, changed, podstate.AnnotationStop)
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("telling pod %s to end before its next stage: %w", p.Name, err)
 	}

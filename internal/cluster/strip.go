@@ -13,7 +13,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // StripNode removes from a node, in place, what this program does not read: most of it. Heartbeats do not change what is
@@ -52,11 +52,11 @@ func StripNode(n *corev1.Node) *corev1.Node {
 func StripPod(p *corev1.Pod) *corev1.Pod {
 	p.ManagedFields = nil
 	containers, ends := p.Spec.Containers, p.Status.ContainerStatuses
-	skyhook.TrimFiles(p)
+	podstate.TrimFiles(p)
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, InitContainers: summariseSpecs(p.Spec.InitContainers)}
 	statuses := summariseContainers(p.Status.InitContainerStatuses)
 	for i, s := range p.Status.InitContainerStatuses {
-		if skyhook.RunsPackageImage(s.Name) {
+		if podstate.RunsPackageImage(s.Name) {
 			statuses[i].ImageID = s.ImageID
 		}
 	}
@@ -92,7 +92,7 @@ func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerSt
 // summariseChecks returns how far a check for drift is, or the last stage of a compact pod; nothing for
 // other pods, whose main container only waits.
 func summariseChecks(p *corev1.Pod) []corev1.ContainerStatus {
-	if p.Labels[v1alpha1.LabelDrift] == "" && !skyhook.IsCompact(p) {
+	if p.Labels[v1alpha1.LabelDrift] == "" && !podstate.IsCompact(p) {
 		return nil
 	}
 	return summariseContainers(p.Status.ContainerStatuses)
@@ -121,7 +121,7 @@ func summariseSpecs(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, len(containers))
 	for i, c := range containers {
 		out[i] = corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy}
-		if skyhook.RunsPackageImage(c.Name) {
+		if podstate.RunsPackageImage(c.Name) {
 			out[i].Image = c.Image
 		}
 	}

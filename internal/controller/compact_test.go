@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
@@ -71,7 +71,7 @@ func TestCompactRecall(t *testing.T) {
 	}
 	s.Eventually("the first stage runs", func() bool { p := pod(); return p != nil && len(p.Status.ContainerStatuses) > 0 })
 	s.Apply(strings.Replace(compactSkyhook, "registry.example/second,", "registry.example/second, env: [{name: A, value: b}],", 1))
-	s.Eventually("the pod is told to end before its next stage", func() bool { return pod().Annotations[skyhook.AnnotationStop] != "" })
+	s.Eventually("the pod is told to end before its next stage", func() bool { return pod().Annotations[podstate.AnnotationStop] != "" })
 	if p := pod(); p.DeletionTimestamp != nil {
 		t.Error("the pod was deleted while its stage runs")
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // cacheOptions select what is kept in memory: nodes without the fields that nothing reads, our pods and ConfigMaps in our
@@ -247,7 +247,7 @@ func (w watcher) notePodChange(before, after any) bool {
 
 // countSucceeded returns how many stages of a pod have ended well.
 func countSucceeded(p *corev1.Pod) (count int) {
-	if !skyhook.IsCompact(p) {
+	if !podstate.IsCompact(p) {
 		if hasSucceeded(p) {
 			return 1
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 const threePackages = `{metadata: {name: demo}, spec: {nodeSelectors: {matchLabels: {pool: gpu}}, packages: {
@@ -17,7 +18,7 @@ const threePackages = `{metadata: {name: demo}, spec: {nodeSelectors: {matchLabe
 	tuning: {version: 2.0.0, image: example.org/p, interrupt: {type: service, services: [cron]}}}}}`
 
 // finishedNodes returns many nodes on which every package is finished.
-func finishedNodes(b *testing.B, n int) *Input {
+func finishedNodes(b *testing.B, n int) *plan.Input {
 	w := newTestCluster(b)
 	s := w.apply(fmt.Sprintf(threePackages, "1"))
 	first := w.addNode("first")

@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // maxName limits a name so that it fits into an annotation, whose name has 63 characters, after the longest prefix.
@@ -31,11 +32,11 @@ const maxEnv = 512 << 10
 
 // checkSpec returns the problems of a Skyhook, worst first. The API server refuses most of them; checkSpec also covers objects
 // that are older than its rules, and rules about several objects.
-func checkSpec(in *Input, defs map[string]*Definition) []Problem {
+func checkSpec(in *plan.Input, defs map[string]*plan.Definition) []plan.Problem {
 	s := in.Skyhook
-	var out []Problem
+	var out []plan.Problem
 	refuse := func(field, format string, args ...any) {
-		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: field, Text: fmt.Sprintf(format, args...), Refuses: true})
+		out = append(out, plan.Problem{Reason: rollout.ReasonInvalidSpec, Field: field, Text: fmt.Sprintf(format, args...), Refuses: true})
 	}
 	if len(s.Name) > maxName {
 		refuse("metadata.name", "metadata.name has %d characters: choose a name of at most %d, because it becomes part of annotations on nodes", len(s.Name), maxName)
@@ -44,7 +45,7 @@ func checkSpec(in *Input, defs map[string]*Definition) []Problem {
 		refuse("packages", "packages depend on each other in a circle: %s: remove one of these dependencies", strings.Join(cycle, " → "))
 	}
 	checkSelectors(in, refuse)
-	for _, name := range sortedNames(defs) {
+	for _, name := range plan.SortedNames(defs) {
 		checkPackage(defs[name], defs, refuse)
 	}
 	checkClaims(in, defs, refuse)
@@ -52,15 +53,15 @@ func checkSpec(in *Input, defs map[string]*Definition) []Problem {
 		refuse("interruptionBudget", "interruptionBudget has both percent and count: keep one of them")
 	}
 	if in.PolicyMissing {
-		out = append(out, Problem{Reason: rollout.ReasonPolicyMissing, Field: "deploymentPolicy", Refuses: true,
-			Text: policy.DescribeMissing(PolicyName(s, in.Config))})
+		out = append(out, plan.Problem{Reason: rollout.ReasonPolicyMissing, Field: "deploymentPolicy", Refuses: true,
+			Text: policy.DescribeMissing(plan.PolicyName(s, in.Config))})
 	}
 	if s.Spec.AutoTaintNewNodes && !s.Spec.RuntimeRequired {
-		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "autoTaintNewNodes",
+		out = append(out, plan.Problem{Reason: rollout.ReasonInvalidSpec, Field: "autoTaintNewNodes",
 			Text: "autoTaintNewNodes has no effect without runtimeRequired"})
 	}
 	if s.Spec.RuntimeRequiredCordonAfter && !s.Spec.RuntimeRequired {
-		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "runtimeRequiredCordonAfter",
+		out = append(out, plan.Problem{Reason: rollout.ReasonInvalidSpec, Field: "runtimeRequiredCordonAfter",
 			Text: "runtimeRequiredCordonAfter has no effect without runtimeRequired"})
 	}
 	return append(out, findIgnoredTags(s, defs)...)
@@ -68,24 +69,24 @@ func checkSpec(in *Input, defs map[string]*Definition) []Problem {
 
 // findIgnoredTags returns a problem for each image that has another tag than the one that is pulled. The Skyhook is accepted,
 // because the predecessors removed such tags silently.
-func findIgnoredTags(s *v1alpha1.Skyhook, defs map[string]*Definition) []Problem {
-	var out []Problem
-	for _, name := range sortedNames(defs) {
+func findIgnoredTags(s *v1alpha1.Skyhook, defs map[string]*plan.Definition) []plan.Problem {
+	var out []plan.Problem
+	for _, name := range plan.SortedNames(defs) {
 		written, _, _ := strings.Cut(s.Spec.Packages[name].Image, "@")
 		p := defs[name].Package
 		tag, hasTag := strings.CutPrefix(written, p.Image+":")
-		if !hasTag || tag == string(p.Version) || tag == versionTag(p.Version) {
+		if !hasTag || tag == string(p.Version) || tag == plan.VersionTag(p.Version) {
 			continue
 		}
-		out = append(out, Problem{Reason: rollout.ReasonInvalidSpec, Field: "packages." + name + ".image",
-			Text: fmt.Sprintf("image of package %s has the tag %q, which is ignored: %s is pulled; remove the tag", name, tag, imageOf(p))})
+		out = append(out, plan.Problem{Reason: rollout.ReasonInvalidSpec, Field: "packages." + name + ".image",
+			Text: fmt.Sprintf("image of package %s has the tag %q, which is ignored: %s is pulled; remove the tag", name, tag, plan.ImageOf(p))})
 	}
 	return out
 }
 
 type refusal func(field, format string, args ...any)
 
-func checkSelectors(in *Input, refuse refusal) {
+func checkSelectors(in *plan.Input, refuse refusal) {
 	s := in.Skyhook
 	if _, err := metav1.LabelSelectorAsSelector(s.Spec.NodeSelectors.Kubernetes()); err != nil {
 		refuse("nodeSelectors", "nodeSelectors cannot be used: %s", node.Truncate(err.Error(), 200))
@@ -109,15 +110,15 @@ func checkSelectors(in *Input, refuse refusal) {
 	}
 }
 
-func checkPackage(d *Definition, defs map[string]*Definition, refuse refusal) {
+func checkPackage(d *plan.Definition, defs map[string]*plan.Definition, refuse refusal) {
 	p, field := d.Package, "packages."+d.Package.Name
 	if _, err := pack.ParseVersion(string(p.Version)); err != nil {
 		refuse(field+".version", "version of package %s cannot be used: %v", p.Name, err)
 	}
-	if len(labelValue(p.Name+"-"+string(p.Version))) < len(p.Name)+1+len(p.Version) {
+	if len(plan.LabelValue(p.Name+"-"+string(p.Version))) < len(p.Name)+1+len(p.Version) {
 		refuse(field, "package %s with version %s makes a label of more than 63 characters: use a shorter name or version", p.Name, p.Version)
 	}
-	for _, dep := range sortedNames(p.DependsOn) {
+	for _, dep := range plan.SortedNames(p.DependsOn) {
 		switch other := defs[dep]; {
 		case other == nil:
 			refuse(field+".dependsOn", "package %s depends on %s, which is not in packages: add it, or remove the dependency", p.Name, dep)
@@ -125,12 +126,12 @@ func checkPackage(d *Definition, defs map[string]*Definition, refuse refusal) {
 			refuse(field+".dependsOn", "package %s depends on %s %s, and packages has %s: repeat the version exactly", p.Name, dep, p.DependsOn[dep], other.Package.Version)
 		}
 	}
-	for _, pattern := range sortedNames(p.ConfigInterrupts) {
+	for _, pattern := range plan.SortedNames(p.ConfigInterrupts) {
 		if _, err := path.Match(pattern, ""); err != nil {
 			refuse(field+".configInterrupts", "configInterrupts of package %s has the pattern %q, which cannot be used: close its bracket", p.Name, pattern)
 			continue
 		}
-		if !slices.ContainsFunc(sortedNames(d.config), func(key string) bool { return keyMatches(pattern, key) }) {
+		if !slices.ContainsFunc(plan.SortedNames(d.Files), func(key string) bool { return plan.KeyMatches(pattern, key) }) {
 			refuse(field+".configInterrupts", "configInterrupts of package %s has %q, which matches no key of its configMap: use a key, or a pattern with * that matches one", p.Name, pattern)
 		}
 	}
@@ -138,10 +139,10 @@ func checkPackage(d *Definition, defs map[string]*Definition, refuse refusal) {
 }
 
 // checkSizes finds a package that its ConfigMaps or its pods cannot carry.
-func checkSizes(d *Definition, field string, refuse refusal) {
+func checkSizes(d *plan.Definition, field string, refuse refusal) {
 	p := d.Package
 	config, env := 0, 0
-	for key, value := range d.config {
+	for key, value := range d.Files {
 		config += len(key) + len(value)
 	}
 	if len(p.Env) > 0 {
@@ -161,7 +162,7 @@ func checkSizes(d *Definition, field string, refuse refusal) {
 func Claims(s *v1alpha1.Skyhook) []string {
 	var out []string
 	for name, p := range s.Spec.Packages {
-		out = append(out, configMapName(s.Name, name, string(p.Version)))
+		out = append(out, plan.ConfigMapName(s.Name, name, string(p.Version)))
 	}
 	slices.Sort(out)
 	return out
@@ -169,10 +170,10 @@ func Claims(s *v1alpha1.Skyhook) []string {
 
 // checkClaims finds packages that would share a ConfigMap: its documented name joins three names with dashes, and
 // these may contain dashes themselves.
-func checkClaims(in *Input, defs map[string]*Definition, refuse refusal) {
+func checkClaims(in *plan.Input, defs map[string]*plan.Definition, refuse refusal) {
 	own := map[string]string{}
-	for _, name := range sortedNames(defs) {
-		claim := configMapName(in.Skyhook.Name, name, string(defs[name].Package.Version))
+	for _, name := range plan.SortedNames(defs) {
+		claim := plan.ConfigMapName(in.Skyhook.Name, name, string(defs[name].Package.Version))
 		if owner := in.Claims[claim]; owner != "" && owner != in.Skyhook.Name {
 			refuse("packages."+name, "package %s needs the ConfigMap %s, which Skyhook %s uses already: rename the package or the Skyhook", name, claim, owner)
 		}
@@ -185,7 +186,7 @@ func checkClaims(in *Input, defs map[string]*Definition, refuse refusal) {
 
 // findCycle returns a dependency cycle with the first name repeated at the end; nil when there is none. The result is
 // deterministic.
-func findCycle(defs map[string]*Definition) []string {
+func findCycle(defs map[string]*plan.Definition) []string {
 	done := map[string]bool{}
 	var trail []string
 	var visit func(name string) []string
@@ -197,7 +198,7 @@ func findCycle(defs map[string]*Definition) []string {
 			return nil
 		}
 		trail = append(trail, name)
-		for _, dep := range sortedNames(defs[name].Package.DependsOn) {
+		for _, dep := range plan.SortedNames(defs[name].Package.DependsOn) {
 			if cycle := visit(dep); cycle != nil {
 				return cycle
 			}
@@ -206,7 +207,7 @@ func findCycle(defs map[string]*Definition) []string {
 		done[name] = true
 		return nil
 	}
-	for _, name := range sortedNames(defs) {
+	for _, name := range plan.SortedNames(defs) {
 		if cycle := visit(name); cycle != nil {
 			return cycle
 		}

@@ -20,6 +20,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // testCluster is a cluster in memory with one or more Skyhooks. It applies edits as the back end does;
@@ -33,7 +35,7 @@ type testCluster struct {
 	parsed   map[string]*node.Node
 	pods     []*corev1.Pod
 	maps     map[string]*corev1.ConfigMap
-	config   Config
+	config   plan.Config
 	now      time.Time
 	skew     time.Duration // of the operator's clock
 	serial   int
@@ -50,7 +52,7 @@ func newTestCluster(t testing.TB) *testCluster {
 	return &testCluster{
 		t: t, parsed: map[string]*node.Node{}, maps: map[string]*corev1.ConfigMap{}, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
 		fails: map[string]int{}, hangs: map[string]bool{},
-		config: Config{
+		config: plan.Config{
 			Namespace: "skyhook", AgentImage: "ghcr.io/nvidia/skyhook/agent:v1.0.0", PauseImage: "registry.k8s.io/pause:3.10",
 			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Version: "v1.0.0", TrustAgentReboots: false,
 			RuntimeTaint: corev1.Taint{Key: "skyhook.nvidia.com", Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
@@ -115,14 +117,14 @@ func (w *testCluster) bumpVersion(n *corev1.Node) {
 	n.ResourceVersion = fmt.Sprint(w.serial)
 }
 
-func (w *testCluster) input(s *v1alpha1.Skyhook) *Input {
-	in := &Input{Skyhook: s, Policy: w.policy, PolicyMissing: w.missing, Config: w.config, Now: w.now.Add(w.skew), Definitions: map[string]*Definition{}, Claims: map[string]string{}}
+func (w *testCluster) input(s *v1alpha1.Skyhook) *plan.Input {
+	in := &plan.Input{Skyhook: s, Policy: w.policy, PolicyMissing: w.missing, Config: w.config, Now: w.now.Add(w.skew), Definitions: map[string]*plan.Definition{}, Claims: map[string]string{}}
 	for _, n := range w.nodes {
 		w.parsed[n.Name] = node.Parse(n.DeepCopy(), w.parsed[n.Name])
 		in.Nodes = append(in.Nodes, w.parsed[n.Name])
 	}
-	for _, name := range sortedNames(w.maps) {
-		if d, ok := ParseDefinition(w.maps[name]); ok {
+	for _, name := range plan.SortedNames(w.maps) {
+		if d, ok := plan.ParseDefinition(w.maps[name]); ok {
 			in.Definitions[d.Hash] = d
 		}
 	}
@@ -226,7 +228,7 @@ func (w *testCluster) applyAction(c *Compiled, a rollout.Action) {
 	case rollout.VerbRecall:
 		for _, p := range w.pods {
 			if p.Name == a.Object {
-				p.Annotations[AnnotationStop] = "it changed"
+				p.Annotations[podstate.AnnotationStop] = "it changed"
 				w.log = append(w.log, a.Node+" recall")
 			}
 		}
@@ -257,7 +259,7 @@ func (w *testCluster) removeStuckPods() {
 
 func (w *testCluster) payload(p *corev1.Pod) string {
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		if c.Name == containerInterrupt {
+		if c.Name == podstate.ContainerInterrupt {
 			i, err := pack.DecodeInterrupt(c.Args[3])
 			if err != nil {
 				w.t.Fatal(err)
@@ -281,7 +283,7 @@ func (w *testCluster) create(p *corev1.Pod) {
 
 // endPod lets the init containers of a pod end, all of them or until the one that fails.
 func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
-	if IsCompact(p) {
+	if podstate.IsCompact(p) {
 		w.endStage(p, exit, message)
 		return
 	}
@@ -310,10 +312,10 @@ func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
 // endStage lets the container of a compact pod end that works, and lets the next one begin if it ended well.
 func (w *testCluster) endStage(p *corev1.Pod, exit int32, message string) {
 	now := metav1.NewTime(w.now)
-	stages := readPodStages(p)
+	stages := podstate.ReadStages(p)
 	w.startContainers(p)
 	for i, stage := range stages {
-		status := statusOf(p, stage.Container)
+		status := podstate.StatusOf(p, stage.Container)
 		if status.State.Terminated != nil && status.State.Terminated.ExitCode == 0 {
 			continue
 		}
@@ -322,7 +324,7 @@ func (w *testCluster) endStage(p *corev1.Pod, exit int32, message string) {
 		case exit != 0:
 		case i == len(stages)-1:
 			p.Status.Phase = corev1.PodSucceeded
-		case p.Annotations[AnnotationStop] != "":
+		case p.Annotations[podstate.AnnotationStop] != "":
 			w.endStage(p, int32(pack.NotBegun.ExitCode()), "")
 		}
 		return
@@ -332,8 +334,8 @@ func (w *testCluster) endStage(p *corev1.Pod, exit int32, message string) {
 // startContainers starts all containers of a compact pod, as the kubelet does; each waits for the one before it.
 func (w *testCluster) startContainers(p *corev1.Pod) {
 	p.Status.Phase = corev1.PodRunning
-	for _, stage := range readPodStages(p) {
-		if statusOf(p, stage.Container) == nil {
+	for _, stage := range podstate.ReadStages(p) {
+		if podstate.StatusOf(p, stage.Container) == nil {
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
 				Name: stage.Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}},
 			})
@@ -342,10 +344,10 @@ func (w *testCluster) startContainers(p *corev1.Pod) {
 }
 
 func (w *testCluster) podOf(s *v1alpha1.Skyhook, node, task string) *corev1.Pod {
-	key, _, _, stage := splitTaskID(task)
+	key, _, _, stage := plan.SplitTaskID(task)
 	for _, p := range w.pods {
-		t, _ := readPodAnnotation(p)
-		isOfStage := t.Name+"|"+t.Version == key && t.Stage == stage || slices.ContainsFunc(readPodStages(p), func(s podStage) bool { return s.id() == task })
+		t, _ := podstate.ReadPodAnnotation(p)
+		isOfStage := t.Name+"|"+t.Version == key && t.Stage == stage || slices.ContainsFunc(podstate.ReadStages(p), func(s podstate.Stage) bool { return s.ID() == task })
 		if p.Spec.NodeName == node && t.Skyhook == s.Name && isOfStage {
 			return p
 		}
@@ -514,7 +516,7 @@ func (w *testCluster) advancePod(s *v1alpha1.Skyhook, node string, task *rollout
 	return true
 }
 
-func split0(id string) string { key, _, _, _ := splitTaskID(id); return key }
+func split0(id string) string { key, _, _, _ := plan.SplitTaskID(id); return key }
 
 func (w *testCluster) nextBoot(from string) string {
 	var n int

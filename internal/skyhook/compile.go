@@ -14,23 +14,24 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // Compile turns a Skyhook into a rollout. An invalid Skyhook gives Problems and a Broken rollout that is rebuilt
 // from the records of the nodes, so that it keeps its holds.
-func Compile(in *Input) *Compiled { return CompileAfter(nil, in) }
+func Compile(in *plan.Input) *Compiled { return CompileAfter(nil, in) }
 
 // CompileAfter is Compile in a pass that follows another one: nodes that have not changed since are not compiled again. Nodes and pods
 // must be the same pointers if they are the same version, and are not changed.
-func CompileAfter(before *Compiled, in *Input) *Compiled {
-	f := newFacts(in)
-	c := &Compiled{facts: f, stored: &in.Skyhook.Status, clusterNodes: in.Nodes, Rollout: newRollout(in), Problems: checkSpec(in, f.Packages), extra: map[string]*Definition{}}
-	if i := slices.IndexFunc(c.Problems, func(p Problem) bool { return p.Refuses }); i >= 0 && !f.Deleting {
+func CompileAfter(before *Compiled, in *plan.Input) *Compiled {
+	f := plan.NewFacts(in)
+	c := &Compiled{facts: f, stored: &in.Skyhook.Status, clusterNodes: in.Nodes, Rollout: newRollout(in), Problems: checkSpec(in, f.Packages), extra: map[string]*plan.Definition{}}
+	if i := slices.IndexFunc(c.Problems, func(p plan.Problem) bool { return p.Refuses }); i >= 0 && !f.Deleting {
 		c.Rollout.Broken = &rollout.Why{Reason: c.Problems[i].Reason, Text: c.Problems[i].Text}
 	}
 	f.Standing = c.Rollout.Paused || c.Rollout.Broken != nil
-	f.WentBack = f.findRollback(in.Nodes, c.stored.Rollback, c.Rollout.Since)
-	c.Rollout.Rollback.Together, c.Rollout.Rollback.Cause = f.goesBackTogether(), f.rollbackCause()
+	f.WentBack = f.FindRollback(in.Nodes, c.stored.Rollback, c.Rollout.Since)
+	c.Rollout.Rollback.Together, c.Rollout.Rollback.Cause = f.GoesBackTogether(), f.RollbackCause()
 	selected, count := selectNodes(in)
 	c.warnUnlimited(count)
 	groups := newGrouping(f, in, selected)
@@ -42,10 +43,10 @@ func CompileAfter(before *Compiled, in *Input) *Compiled {
 }
 
 // newRollout returns the rollout of a Skyhook without its targets.
-func newRollout(in *Input) rollout.Rollout {
+func newRollout(in *plan.Input) rollout.Rollout {
 	s := in.Skyhook
 	return rollout.Rollout{
-		Ref: Ref(s.Name), UID: string(s.UID), Sequence: Kind,
+		Ref: plan.Ref(s.Name), UID: string(s.UID), Sequence: plan.Kind,
 		Priority: priority(s), Barrier: s.Spec.Sequencing == v1alpha1.SequencingAll,
 		Paused: hasAnnotation(s, v1alpha1.AnnotationPause) || hasAnnotation(s, v1alpha1.AnnotationDisable), Yields: hasAnnotation(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
@@ -57,7 +58,7 @@ func newRollout(in *Input) rollout.Rollout {
 }
 
 // selectNodes says which nodes the Skyhook selects, and how many.
-func selectNodes(in *Input) (selected []bool, count int) {
+func selectNodes(in *plan.Input) (selected []bool, count int) {
 	selector, err := metav1.LabelSelectorAsSelector(in.Skyhook.Spec.NodeSelectors.Kubernetes())
 	if err != nil { // checkSpec reported it: the rollout is broken and selects no node
 		selector = labels.Nothing()
@@ -111,18 +112,4 @@ func owesSince(s *v1alpha1.Skyhook) time.Time {
 		return ready.LastTransitionTime.Time
 	}
 	return time.Time{}
-}
-
-func (c Config) stageDeadline() time.Duration {
-	if c.StageDeadline > 0 {
-		return c.StageDeadline
-	}
-	return DefaultStageDeadline
-}
-
-func (c Config) interruptDeadline() time.Duration {
-	if c.InterruptDeadline > 0 {
-		return c.InterruptDeadline
-	}
-	return DefaultInterruptDeadline
 }

@@ -14,26 +14,30 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/record"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/render"
 )
 
 // nodeResult is what one node was compiled to.
 type nodeResult struct {
 	out         *rollout.Target // nil if the Skyhook has nothing to do with the node
-	target      *target         // the same for those who record and report
+	target      *plan.Target    // the same for those who record and report
 	edits       []node.NamedEdit
-	definitions []*Definition // used by a step, no longer in the spec and frozen nowhere
-	pulls       []imagePull   // of images without an explicit digest
-	unnamed     []imagePull   // without a digest that could be recorded
-	readsClock  bool          // it depends on the clock
+	definitions []*plan.Definition // used by a step, no longer in the spec and frozen nowhere
+	pulls       []plan.ImagePull   // of images without an explicit digest
+	unnamed     []plan.ImagePull   // without a digest that could be recorded
+	readsClock  bool               // it depends on the clock
 }
 
 // nodeCompiler compiles one node.
 type nodeCompiler struct {
-	facts    *facts
-	render   renderer
+	facts    *plan.Facts
+	render   render.Renderer
 	alike    map[shape]*targetTasks // tasks of nodes with equal records
 	selected bool
-	pods     podsOn
+	pods     podstate.OnNode
 	refused  map[string]node.Refusal // by task
 	unready  string                  // what a gate of the policy misses and the Node object does not show
 	findings node.Findings
@@ -41,9 +45,9 @@ type nodeCompiler struct {
 }
 
 // compileNode compiles one node with its pods. Tasks that other nodes have too are in alike.
-func compileNode(f *facts, in *Input, alike map[shape]*targetTasks, n *node.Node, pods []*corev1.Pod, isSelected bool) nodeResult {
+func compileNode(f *plan.Facts, in *plan.Input, alike map[shape]*targetTasks, n *node.Node, pods []*corev1.Pod, isSelected bool) nodeResult {
 	c := nodeCompiler{
-		facts: f, render: renderer{f}, alike: alike, selected: isSelected, pods: readPods(pods, f.Deleting),
+		facts: f, render: render.Renderer{Facts: f}, alike: alike, selected: isSelected, pods: podstate.ReadAll(pods, f.Deleting),
 		refused: in.Refused[n.Name], unready: in.Unready[n.Name], findings: in.Findings,
 	}
 	c.compileTarget(n)
@@ -61,7 +65,7 @@ func (c *nodeCompiler) clock() time.Time {
 
 // compileTarget compiles one node, unless this Skyhook has nothing to do with it.
 func (c *nodeCompiler) compileTarget(n *node.Node) {
-	s, selected, pods := c.facts.Skyhook, c.selected, c.pods.work
+	s, selected, pods := c.facts.Skyhook, c.selected, c.pods.Work
 	if len(pods) > 0 {
 		n = c.recordUnstarted(c.recordBegun(n))
 	}
@@ -74,7 +78,7 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 	leaving := !selected && !c.facts.Deleting
 	switch {
 	case c.facts.Deleting && len(pods) == 0 && !c.hasMarks(n),
-		leaving && !rec.Admitted && !on.Cordoned && len(pods)+len(c.pods.drift)+len(c.pods.pulls) == 0:
+		leaving && !rec.Admitted && !on.Cordoned && len(pods)+len(c.pods.Drift)+len(c.pods.Pulls) == 0:
 		if leaving {
 			c.clearNodeStatus(n)
 		}
@@ -91,7 +95,7 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 	}
 	out.Place = policy.FindTopologyValue(c.facts.Policy, n.Labels)
 	out.Unproven = c.unprovenReason(n, &rec)
-	out.Proof = Proofs(c.facts.Skyhook, c.facts.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: c.findings})
+	out.Proof = plan.Proofs(c.facts.Skyhook, c.facts.Policy).Compile(n, node.ProofState{Since: rec.Proving, Offered: rec.Offered, Missing: c.findings})
 	out.Visit.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if rec.At != nil {
 		out.Visit.LastAdmittedAt = *rec.At
@@ -113,9 +117,9 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 		c.takeBack(&rec, on.State)
 	}
 	c.compileRollback(&rec, on.State, out)
-	t := &target{
-		node: n, on: on, rec: rec, pods: c.pods, selected: selected && !c.facts.Deleting, wanted: c.facts.wantedOn(&rec),
-		revision: revisionKey(finishedHashes(on.State, rec.Packages)),
+	t := &plan.Target{
+		Node: n, On: on, Record: rec, Pods: c.pods, Selected: selected && !c.facts.Deleting, Wanted: c.facts.WantedOn(&rec),
+		Revision: plan.RevisionKey(plan.FinishedHashes(on.State, rec.Packages)),
 	}
 	c.result.out, c.result.target = out, t
 	if isWrong || on.Cordoned && !n.Unschedulable {
@@ -127,7 +131,7 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 }
 
 // groupOf returns the group of a node.
-func groupOf(f *facts, n *node.Node, groups *policy.Grouping) rollout.GroupRef {
+func groupOf(f *plan.Facts, n *node.Node, groups *policy.Grouping) rollout.GroupRef {
 	of := policy.Node{Name: n.Name, Labels: n.Labels}
 	if groups.HasCanaries() {
 		of = policyNode(f, n)
@@ -144,44 +148,44 @@ func isAdmittedByRecord(n *node.Node, on *node.SkyhookState, s *v1alpha1.Skyhook
 
 // compileWork compiles what is to be done on a node. On one that is wiped, or whose annotations cannot be read, nothing is
 // done, and its pods are listed.
-func (c *nodeCompiler) compileWork(t *target, out *rollout.Target) {
-	isUnreadable := t.on.Problem != "" && !(c.facts.Deleting && !c.facts.uninstallsOnDeletion())
+func (c *nodeCompiler) compileWork(t *plan.Target, out *rollout.Target) {
+	isUnreadable := t.On.Problem != "" && !(c.facts.Deleting && !c.facts.UninstallsOnDeletion())
 	switch {
-	case c.facts.Deleting && !c.hasMarks(t.node):
+	case c.facts.Deleting && !c.hasMarks(t.Node):
 		out.Wiped, out.Visit.Admitted = true, false
 		c.addStrays(t, out, nil)
 	case isUnreadable:
-		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.on.Problem, About: "Node " + t.node.Name}
+		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.On.Problem, About: "Node " + t.Node.Name}
 		c.addStrays(t, out, nil)
 	case out.Leaving:
 		c.compileLeaving(t, out)
 	default:
 		c.compileTasks(t, out)
-		if why := excludedReason(c.facts, t.node); why != nil {
+		if why := excludedReason(c.facts, t.Node); why != nil {
 			out.Blocked = why
 		}
 	}
 }
 
 // correctRecord adds the edit that replaces times in the future on the node, and notes that somebody uncordoned it.
-func (c *nodeCompiler) correctRecord(t *target) {
-	rec, isWrong := t.on.Record.LimitTimes(c.facts.Now)
-	held, isUncordoned := rec.Held.NoteUncordon(t.node)
-	if t.on.RecordUnreadable || !isWrong && !isUncordoned {
+func (c *nodeCompiler) correctRecord(t *plan.Target) {
+	rec, isWrong := t.On.Record.LimitTimes(c.facts.Now)
+	held, isUncordoned := rec.Held.NoteUncordon(t.Node)
+	if t.On.RecordUnreadable || !isWrong && !isUncordoned {
 		return
 	}
 	rec.Held = held
 	e := node.Edit{}
-	e.SetAnnotation(t.node, v1alpha1.PrefixRecord+c.facts.Skyhook.Name, rec.String())
-	c.edit(node.NamedEdit{Node: t.node.Name, Edit: e})
+	e.SetAnnotation(t.Node, v1alpha1.PrefixRecord+c.facts.Skyhook.Name, rec.String())
+	c.edit(node.NamedEdit{Node: t.Node.Name, Edit: e})
 }
 
 // clearNodeStatus removes the status marks of a node that is no longer selected and not in flight.
 func (c *nodeCompiler) clearNodeStatus(n *node.Node) {
 	e := node.Edit{}
 	e.RemoveSkyhookStatus(n, c.facts.Skyhook.Name)
-	if c.facts.keys.hasCondition(n.Conditions) {
-		e = e.Plus(removeConditions(c.facts, n))
+	if c.facts.Keys.HasCondition(n.Conditions) {
+		e = e.Plus(record.RemoveConditions(c.facts, n))
 	}
 	if !e.Empty() {
 		c.edit(node.NamedEdit{Node: n.Name, Edit: e})
@@ -189,28 +193,28 @@ func (c *nodeCompiler) clearNodeStatus(n *node.Node) {
 }
 
 // compileLeaving compiles a node that is no longer selected: the running task ends and nothing starts.
-func (c *nodeCompiler) compileLeaving(t *target, out *rollout.Target) {
-	w := c.facts.diffPackages(t)
-	w.leaving = true
-	p := &packageSteps{}
-	for _, name := range sortedNames(w.entries) {
-		p.name = name
-		w.keepStarted(p)
+func (c *nodeCompiler) compileLeaving(t *plan.Target, out *rollout.Target) {
+	w := c.facts.DiffPackages(t)
+	w.Leaving = true
+	p := &plan.PackageSteps{}
+	for _, name := range plan.SortedNames(w.Entries) {
+		p.Name = name
+		w.KeepStarted(p)
 	}
-	of := c.compileAll(w, p.removal)
-	out.Tasks, out.Objects.Queues, t.steps = of.tasks, of.queues, of.steps
+	of := c.compileAll(w, p.Removal)
+	out.Tasks, out.Objects.Queues, t.Steps = of.tasks, of.queues, of.steps
 	c.addStrays(t, out, of.used)
 }
 
 // compileTasks compiles the tasks of a selected node. Nodes with the same state have the same tasks, which are computed
 // once; a node with pods is computed by itself.
-func (c *nodeCompiler) compileTasks(t *target, out *rollout.Target) {
+func (c *nodeCompiler) compileTasks(t *plan.Target, out *rollout.Target) {
 	if c.isSettled(t) {
 		return
 	}
-	isUnknown := !t.on.HasRecord() && !t.on.Cordoned
-	alone := out.Visit.Admitted || t.wanted.isBack || len(c.pods.work) > 0 || t.rec.State != t.on.StateHash && !isUnknown || c.hasRebootedSince(t)
-	key := shape{t.on.Shape, c.facts.isCompactOn(t.node, &t.rec)}
+	isUnknown := !t.On.HasRecord() && !t.On.Cordoned
+	alone := out.Visit.Admitted || t.Wanted.IsBack || len(c.pods.Work) > 0 || t.Record.State != t.On.StateHash && !isUnknown || c.hasRebootedSince(t)
+	key := shape{t.On.Shape, c.facts.IsCompactOn(t.Node, &t.Record)}
 	d := c.alike[key]
 	if d == nil || alone {
 		d = c.deriveTasks(t, out.Visit.Admitted)
@@ -219,10 +223,10 @@ func (c *nodeCompiler) compileTasks(t *target, out *rollout.Target) {
 		}
 	} else {
 		for _, st := range d.steps {
-			c.keepDefinition(st.def)
+			c.keepDefinition(st.Definition)
 		}
 	}
-	out.Tasks, out.Objects.Queues, out.Rebooted, t.steps, t.edited, t.stuck = d.tasks, d.queues, d.rebooted, d.steps, d.edited, d.stuck
+	out.Tasks, out.Objects.Queues, out.Rebooted, t.Steps, t.Edited, t.Stuck = d.tasks, d.queues, d.rebooted, d.steps, d.edited, d.stuck
 	if d.blocked {
 		out.Blocked = d.stuck
 	}
@@ -248,16 +252,16 @@ type targetTasks struct {
 
 // deriveTasks compares one node with the spec. It leaves out packages whose dependency is uninstalled, so that they do
 // not keep the node in flight; without other work the node is blocked.
-func (c *nodeCompiler) deriveTasks(t *target, admitted bool) *targetTasks {
-	w := c.facts.diffPackages(t)
-	steps := w.orderSteps()
-	d := &targetTasks{adopt: w.adopt, forget: w.forget, edited: w.edited, rebooted: w.rebooted}
-	if len(w.stuck) > 0 {
-		name := slices.Min(sortedNames(w.stuck))
-		d.stuck = &rollout.Why{Reason: rollout.ReasonDependency, About: "Package " + w.stuck[name],
-			Text: fmt.Sprintf("package %s depends on %s, which is uninstalled: set its uninstall.apply to false, or remove the dependency", name, w.stuck[name])}
+func (c *nodeCompiler) deriveTasks(t *plan.Target, admitted bool) *targetTasks {
+	w := c.facts.DiffPackages(t)
+	steps := w.OrderSteps()
+	d := &targetTasks{adopt: w.Adopt, forget: w.Forget, edited: w.Edited, rebooted: w.Rebooted}
+	if len(w.Stuck) > 0 {
+		name := slices.Min(plan.SortedNames(w.Stuck))
+		d.stuck = &rollout.Why{Reason: rollout.ReasonDependency, About: "Package " + w.Stuck[name],
+			Text: fmt.Sprintf("package %s depends on %s, which is uninstalled: set its uninstall.apply to false, or remove the dependency", name, w.Stuck[name])}
 		if len(steps) == 0 && !admitted {
-			steps, d.blocked = w.aside, true
+			steps, d.blocked = w.Aside, true
 		}
 	}
 	d.compiledTasks = c.compileAll(w, steps)
@@ -265,12 +269,12 @@ func (c *nodeCompiler) deriveTasks(t *target, admitted bool) *targetTasks {
 }
 
 // hasRebootedSince reports whether a reboot may require that packages are applied again.
-func (c *nodeCompiler) hasRebootedSince(t *target) bool {
+func (c *nodeCompiler) hasRebootedSince(t *plan.Target) bool {
 	if !c.facts.Config.ReapplyOnReboot {
 		return false
 	}
-	for _, p := range t.rec.Packages {
-		if p.Boot != t.node.BootID {
+	for _, p := range t.Record.Packages {
+		if p.Boot != t.Node.BootID {
 			return true
 		}
 	}
@@ -278,22 +282,22 @@ func (c *nodeCompiler) hasRebootedSince(t *target) bool {
 }
 
 // isSettled is the fast path for a node on which every package is finished, the state of most nodes.
-func (c *nodeCompiler) isSettled(t *target) bool {
-	if c.facts.Deleting || len(t.on.State) != len(t.wanted.defs) || len(c.pods.work) > 0 {
+func (c *nodeCompiler) isSettled(t *plan.Target) bool {
+	if c.facts.Deleting || len(t.On.State) != len(t.Wanted.Packages) || len(c.pods.Work) > 0 {
 		return false
 	}
-	for key, rec := range t.rec.Packages {
-		name, _, _ := cutKey(key)
-		want := t.wanted.defs[name]
-		if want == nil || rec.Goal != "" || rec.Hash != want.Hash || c.facts.isUninstalled(t.wanted, name) ||
-			c.facts.Config.ReapplyOnReboot && rec.Boot != t.node.BootID {
+	for key, rec := range t.Record.Packages {
+		name, _, _ := plan.CutKey(key)
+		want := t.Wanted.Packages[name]
+		if want == nil || rec.Goal != "" || rec.Hash != want.Hash || c.facts.IsUninstalled(t.Wanted, name) ||
+			c.facts.Config.ReapplyOnReboot && rec.Boot != t.Node.BootID {
 			return false
 		}
-		if _, ok := t.on.State[key]; !ok {
+		if _, ok := t.On.State[key]; !ok {
 			return false
 		}
 	}
-	return len(t.rec.Packages) == len(t.wanted.defs)
+	return len(t.Record.Packages) == len(t.Wanted.Packages)
 }
 
 // hasMarks reports whether the node has annotations, labels or conditions of this Skyhook, other than the record of packages
@@ -301,11 +305,11 @@ func (c *nodeCompiler) isSettled(t *target) bool {
 func (c *nodeCompiler) hasMarks(n *node.Node) bool {
 	_, labelled := n.Labels[v1alpha1.PrefixStatus+c.facts.Skyhook.Name]
 	hasAnnotations := n.HasSkyhook(c.facts.Skyhook.Name) && !n.Skyhook(c.facts.Skyhook.Name).IsKept()
-	return hasAnnotations || labelled || c.facts.keys.hasCondition(n.Conditions)
+	return hasAnnotations || labelled || c.facts.Keys.HasCondition(n.Conditions)
 }
 
 // excludedReason returns which label or taint excludes a node; nil for none.
-func excludedReason(f *facts, n *node.Node) *rollout.Why {
+func excludedReason(f *plan.Facts, n *node.Node) *rollout.Why {
 	if n.Labels[v1alpha1.LabelIgnore] == "true" {
 		return &rollout.Why{Reason: rollout.ReasonIgnored, About: "Node " + n.Name,
 			Text: "the node has the label " + v1alpha1.LabelIgnore + "=true: remove it to go on"}

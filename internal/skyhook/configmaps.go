@@ -4,15 +4,14 @@
 package skyhook
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // ConfigMaps returns the package ConfigMaps and frozen definitions that must exist before the plan is applied.
@@ -20,88 +19,20 @@ import (
 func (c *Compiled) ConfigMaps() []*corev1.ConfigMap {
 	s := c.facts.Skyhook
 	var out []*corev1.ConfigMap
-	for _, name := range sortedNames(c.facts.Packages) {
+	for _, name := range plan.SortedNames(c.facts.Packages) {
 		d := c.facts.Packages[name]
-		if c.Rollout.Broken != nil || c.facts.Deleting && !d.isUninstallEnabled() {
+		if c.Rollout.Broken != nil || c.facts.Deleting && !d.IsUninstallEnabled() {
 			continue
 		}
-		if len(d.config) > 0 {
-			out = append(out, c.renderer().packageConfigMap(d))
+		if len(d.Files) > 0 {
+			out = append(out, c.renderer().PackageConfigMap(d))
 		}
-		out = append(out, d.toConfigMap(s, c.facts.Config))
+		out = append(out, d.ToConfigMap(s, c.facts.Config))
 	}
-	for _, hash := range sortedNames(c.extra) {
-		out = append(out, c.extra[hash].toConfigMap(s, c.facts.Config))
+	for _, hash := range plan.SortedNames(c.extra) {
+		out = append(out, c.extra[hash].ToConfigMap(s, c.facts.Config))
 	}
 	return out
-}
-
-// packageConfigMap returns the documented ConfigMap that pods mount.
-func (r renderer) packageConfigMap(d *Definition) *corev1.ConfigMap {
-	s, p := r.facts.Skyhook, d.Package
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: configMapName(s.Name, p.Name, string(p.Version)), Namespace: r.facts.Config.Namespace, OwnerReferences: ownerReferences(s),
-			Labels: map[string]string{v1alpha1.LabelName: s.Name},
-			Annotations: map[string]string{
-				v1alpha1.LabelName: s.Name, v1alpha1.AnnotationPackageName: p.Name, v1alpha1.AnnotationPackageVersion: string(p.Version),
-			},
-		},
-		Data: maps.Clone(d.config),
-	}
-}
-
-// metadataPackage is a package in packages.json.
-type metadataPackage struct {
-	Name               string                        `json:"name"`
-	Version            string                        `json:"version"`
-	Image              string                        `json:"image"`
-	AgentImageOverride string                        `json:"agentImageOverride,omitempty"`
-	Interrupt          *v1alpha1.Interrupt           `json:"interrupt,omitempty"`
-	ConfigInterrupts   map[string]v1alpha1.Interrupt `json:"configInterrupts,omitempty"`
-}
-
-// nodeMetadataVersion identifies everything in NodeMetadata that is the same for all nodes.
-func (r renderer) nodeMetadataVersion() string {
-	s := r.facts.Skyhook
-	return fmt.Sprintf("%s/%d %s", s.UID, s.Generation, r.facts.Config.AgentImage)
-}
-
-// nodeMetadata returns the ConfigMap with a node's labels and annotations, written before the pods that mount it.
-func (r renderer) nodeMetadata(n *node.Node) *corev1.ConfigMap {
-	s := r.facts.Skyhook
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: metadataName(s.Name, n.Name), Namespace: r.facts.Config.Namespace, OwnerReferences: ownerReferences(s),
-			Labels:      map[string]string{v1alpha1.LabelNodeMeta: labelValue(s.Name)},
-			Annotations: map[string]string{v1alpha1.LabelName: s.Name, v1alpha1.AnnotationNodeName: n.Name},
-		},
-		Data: r.metadataFiles(n),
-	}
-}
-
-// metadataFiles returns the files that tell a package about its node.
-func (r renderer) metadataFiles(n *node.Node) map[string]string {
-	packages := map[string]metadataPackage{}
-	for name, d := range r.facts.Packages {
-		p := d.Package
-		packages[name] = metadataPackage{name, string(p.Version), p.Image, p.AgentImageOverride, p.Interrupt, p.ConfigInterrupts}
-	}
-	return map[string]string{
-		"annotations.json": node.EncodeJSON(nonNil(n.Annotations)),
-		"labels.json":      node.EncodeJSON(nonNil(n.Labels)),
-		"packages.json": node.EncodeJSON(struct {
-			AgentVersion string                     `json:"agentVersion"`
-			Packages     map[string]metadataPackage `json:"packages"`
-		}{imageTag(r.facts.Config.AgentImage), packages}),
-	}
-}
-
-func nonNil(m map[string]string) map[string]string {
-	if m == nil {
-		return map[string]string{}
-	}
-	return m
 }
 
 // Superfluous returns the names of this Skyhook's ConfigMaps that are no longer needed.
@@ -125,14 +56,14 @@ func (c *Compiled) Superfluous(existing []*corev1.ConfigMap) []string {
 			if c.target(cm.Annotations[v1alpha1.AnnotationNodeName]) != nil {
 				continue
 			}
-		case cm.Labels[labelDefinition] != "":
+		case cm.Labels[plan.LabelDefinition] != "":
 			if hashes == nil {
 				hashes = c.recordedHashes()
 			}
-			if hashes[cm.Annotations[annotationDefinition]] {
+			if hashes[cm.Annotations[plan.AnnotationDefinition]] {
 				continue
 			}
-		case cm.Labels[v1alpha1.LabelName] == "" || slices.ContainsFunc(c.targets, func(t *target) bool { return t.pods.mounts(s.Name, cm.Name) }):
+		case cm.Labels[v1alpha1.LabelName] == "" || c.isMounted(cm.Name):
 			continue
 		}
 		out = append(out, cm.Name)
@@ -154,11 +85,21 @@ func (c *Compiled) recordedHashes() map[string]bool {
 		}
 	}
 	for _, t := range c.targets {
-		for _, pod := range t.pods.work {
-			for _, part := range pod.parts { // what it begins with later is recorded then
-				out[part.part.Hash] = true
+		for _, pod := range t.Pods.Work {
+			for _, part := range pod.Parts { // what it begins with later is recorded then
+				out[part.Part.Hash] = true
 			}
 		}
 	}
 	return out
+}
+
+// isMounted reports whether a pod of ours mounts the ConfigMap of a package.
+func (c *Compiled) isMounted(name string) bool {
+	mounts := func(of *podstate.Pod) bool {
+		return plan.ConfigMapName(c.facts.Skyhook.Name, of.Tag.Name, of.Tag.Version) == name
+	}
+	return slices.ContainsFunc(c.targets, func(t *plan.Target) bool {
+		return slices.ContainsFunc(t.Pods.Work, func(pod *podstate.Pod) bool { return slices.ContainsFunc(pod.Works(), mounts) })
+	})
 }

@@ -18,6 +18,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 const checkedHook = `
@@ -58,7 +61,7 @@ func (w *testCluster) driftRecord() node.DriftRecord {
 }
 
 // checkDrift checks the node: each package has the message that is given, or one that nothing drifted. It returns the event.
-func (w *testCluster) checkDrift(s *v1alpha1.Skyhook, found map[string]pack.Message) *Event {
+func (w *testCluster) checkDrift(s *v1alpha1.Skyhook, found map[string]pack.Message) *report.Event {
 	w.t.Helper()
 	w.now = w.now.Add(10 * time.Minute)
 	pod := w.compile(s).DriftPod(node.Parse(w.node("n1").DeepCopy(), nil))
@@ -83,11 +86,11 @@ func (w *testCluster) checkDrift(s *v1alpha1.Skyhook, found map[string]pack.Mess
 	return event
 }
 
-func (w *testCluster) noteDrift(s *v1alpha1.Skyhook, pod *corev1.Pod) *Event {
+func (w *testCluster) noteDrift(s *v1alpha1.Skyhook, pod *corev1.Pod) *report.Event {
 	w.t.Helper()
 	c := w.compile(s)
 	note := rollout.Action{Verb: rollout.VerbNote, Rollout: c.Rollout.Ref, Node: "n1", Object: pod.Name}
-	events := slices.DeleteFunc(c.Events([]rollout.Action{note}, s.Status, s.Status), func(e Event) bool { return e.Reason != v1alpha1.EventDrift })
+	events := slices.DeleteFunc(c.Events([]rollout.Action{note}, s.Status, s.Status), func(e report.Event) bool { return e.Reason != v1alpha1.EventDrift })
 	e, err := c.Change(note, node.Parse(w.node("n1").DeepCopy(), nil), nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -124,9 +127,9 @@ func TestDriftDue(t *testing.T) {
 		slots, early, late := map[time.Time]int{}, 0, 0
 		const nodes = 1000
 		for i := range nodes {
-			compiled := &nodeCompiler{facts: &facts{Skyhook: s, Now: now}}
-			target := &target{node: &node.Node{Name: fmt.Sprint("n", i), UID: fmt.Sprint("uid-", i)}}
-			target.rec.FinishedAt = c.finished
+			compiled := &nodeCompiler{facts: &plan.Facts{Skyhook: s, Now: now}}
+			target := &plan.Target{Node: &node.Node{Name: fmt.Sprint("n", i), UID: fmt.Sprint("uid-", i)}}
+			target.Record.FinishedAt = c.finished
 			rec := node.DriftRecord{CheckedAt: c.checked}
 			due := compiled.driftDue(target, rec)
 			if again := compiled.driftDue(target, rec); !again.Equal(due) {
@@ -147,12 +150,12 @@ func TestDriftDue(t *testing.T) {
 			t.Errorf("%s: %d of %d nodes are due in the same minute, %d in the first half, %d in the second one", c.name, most, nodes, early, late)
 		}
 	}
-	target := &target{node: &node.Node{Name: "n1", UID: "u"}}
-	refused := &nodeCompiler{facts: &facts{Skyhook: s, Now: now}, refused: map[string]node.Refusal{node.TaskDrift: {Count: 1, At: now.Add(24 * time.Hour)}}}
+	target := &plan.Target{Node: &node.Node{Name: "n1", UID: "u"}}
+	refused := &nodeCompiler{facts: &plan.Facts{Skyhook: s, Now: now}, refused: map[string]node.Refusal{node.TaskDrift: {Count: 1, At: now.Add(24 * time.Hour)}}}
 	if got := refused.driftDue(target, node.DriftRecord{CheckedAt: now}); !got.After(now.Add(24 * time.Hour)) {
 		t.Errorf("after a refusal it is due at %s", got)
 	}
-	if limit, interval := driftLimit(s), driftInterval(&v1alpha1.Skyhook{Spec: v1alpha1.SkyhookSpec{Drift: &v1alpha1.Drift{}}}); limit != 10 || interval != 6*time.Hour {
+	if limit, interval := driftLimit(s), plan.DriftInterval(&v1alpha1.Skyhook{Spec: v1alpha1.SkyhookSpec{Drift: &v1alpha1.Drift{}}}); limit != 10 || interval != 6*time.Hour {
 		t.Errorf("the defaults are %d and %s", limit, interval)
 	}
 	if driftLimit(&v1alpha1.Skyhook{}) != 0 || driftLimit(&v1alpha1.Skyhook{Spec: v1alpha1.SkyhookSpec{Drift: &v1alpha1.Drift{Concurrency: new(int32(3))}}}) != 3 {
@@ -170,7 +173,7 @@ func sortedCounts(of map[time.Time]int) (out []int) {
 // TestDriftObjects: the pod of the present check, those of earlier ones, and those that are going.
 func TestDriftObjects(t *testing.T) {
 	w, s := newCheckedCluster(t)
-	if d := w.driftTarget(s); d.Object != "" || d.Going || len(d.Old) > 0 || d.Limit != driftPodTimeout {
+	if d := w.driftTarget(s); d.Object != "" || d.Going || len(d.Old) > 0 || d.Limit != plan.DriftPodTimeout {
 		t.Errorf("without a pod: %+v", d)
 	}
 	pod := w.compile(s).DriftPod(node.Parse(w.node("n1").DeepCopy(), nil))
@@ -401,13 +404,13 @@ func TestDriftContainer(t *testing.T) {
 		{"an earlier agent that fails", ended(1, "panic"), "container c ended with exit code 1"},
 		{"a fault", ended(2, string(fault.Encode())), "SKYHOOK_RESOURCE_ID is not set"},
 	} {
-		got := readDriftContainer(&corev1.Pod{Status: c.status}, "c")
+		got := podstate.ReadDriftContainer(&corev1.Pod{Status: c.status}, "c")
 		if !got.NotCheckable || !strings.Contains(got.Text, c.want) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}
 	fine := pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: "tuning", Drift: &pack.Drift{}}
-	if got := readDriftContainer(&corev1.Pod{Status: ended(0, string(fine.Encode()))}, "c"); got.Text != "" || got.NotCheckable {
+	if got := podstate.ReadDriftContainer(&corev1.Pod{Status: ended(0, string(fine.Encode()))}, "c"); got.Text != "" || got.NotCheckable {
 		t.Errorf("nothing drifted: %+v", got)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 const exampleState = `{"dexter|1.2.3":{"name":"dexter","version":"1.2.3","image":"ghcr.io/x/y","containerSHA":"sha256:a","stage":"config","state":"complete","restarts":2},"spencer|3.2.3":{"name":"spencer","version":"3.2.3","image":"ghcr.io/x/z","stage":"apply","state":"in_progress"}}`
@@ -78,12 +80,12 @@ func FuzzAgentArguments(f *testing.F) {
 		if _, err := pack.ParseVersion(version); err != nil || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-0123456789") != "" || name == "" || generation < 0 {
 			return // the API server accepts none of these
 		}
-		payload := normalised(&v1alpha1.Interrupt{Type: v1alpha1.InterruptService, Services: services})
-		got, err := pack.DecodeInterrupt(encodeInterrupt(payload))
+		payload := plan.Normalised(&v1alpha1.Interrupt{Type: v1alpha1.InterruptService, Services: services})
+		got, err := pack.DecodeInterrupt(plan.EncodeInterrupt(payload))
 		if err != nil || !reflect.DeepEqual(got.Services, payload.Services) || string(got.Type) != string(payload.Type) {
 			t.Errorf("%+v reaches the agent as %+v, %v", payload, got, err)
 		}
-		id, err := pack.ParseResourceID(resourceID("demo", "uid", name, version, generation))
+		id, err := pack.ParseResourceID(plan.ResourceID("demo", "uid", name, version, generation))
 		if err != nil || id.Package != name || id.Version != version {
 			t.Errorf("%s %s reaches the agent as %+v, %v", name, version, id, err)
 		}
@@ -95,14 +97,14 @@ func FuzzTag(f *testing.F) {
 	f.Add(`{"name":"kernel","version":"1.4.0","skyhook":"gpu-base","stage":"apply","image":"example.org/pkgs/kernel","invalid":true}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationPackage: text}}}
-		read, ok := readPodAnnotation(p)
+		read, ok := podstate.ReadPodAnnotation(p)
 		if !ok {
 			return
 		}
-		var again podAnnotation
-		if err := json.Unmarshal([]byte(writePodAnnotation(read)), &again); err != nil || again != read {
+		var again podstate.Annotation
+		if err := json.Unmarshal([]byte(podstate.WritePodAnnotation(read)), &again); err != nil || again != read {
 			t.Errorf("%s comes back as %+v, %v", text, again, err)
 		}
-		readPod(p)
+		podstate.Read(p)
 	})
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew; read the difference")
@@ -122,7 +124,7 @@ func TestPods(t *testing.T) {
 	made := map[string]*corev1.Pod{}
 	note := func() {
 		for _, p := range w.pods {
-			tag, _ := readPodAnnotation(p)
+			tag, _ := podstate.ReadPodAnnotation(p)
 			made[tag.Name+"-"+string(tag.Stage)] = p.DeepCopy()
 		}
 	}
@@ -155,10 +157,10 @@ func TestPods(t *testing.T) {
 		golden(t, "testdata/golden/"+name+".pod.yaml", string(raw))
 	}
 	var b strings.Builder
-	for _, name := range sortedNames(w.maps) {
+	for _, name := range plan.SortedNames(w.maps) {
 		cm := w.maps[name]
 		fmt.Fprintf(&b, "%s labels=%v immutable=%v\n", name, cm.Labels, cm.Immutable != nil)
-		for _, key := range sortedNames(cm.Data) {
+		for _, key := range plan.SortedNames(cm.Data) {
 			fmt.Fprintf(&b, "  %s: %s\n", key, cm.Data[key])
 		}
 	}

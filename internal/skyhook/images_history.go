@@ -9,25 +9,10 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
-
-// PinsOf returns the digests that are kept with a revision, from the metadata of its ControllerRevision. What cannot be read, or is no
-// digest, is left out: nodes pull by tag then, and the digest is recorded anew.
-func PinsOf(m *metav1.ObjectMeta) []v1alpha1.ImagePin {
-	var read, out []v1alpha1.ImagePin
-	if text := m.Annotations[v1alpha1.AnnotationImagePins]; text == "" || json.Unmarshal([]byte(text), &read) != nil {
-		return nil
-	}
-	for _, p := range read[:min(len(read), mostPins)] {
-		if p.Package != "" && p.Image != "" && validDigest.MatchString(p.Digest) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
 
 // PinsPatch returns the merge patch that makes digests those of a revision.
 func PinsPatch(pins []v1alpha1.ImagePin) ([]byte, error) {
@@ -48,18 +33,18 @@ func PinsPatch(pins []v1alpha1.ImagePin) ([]byte, error) {
 
 // AwaitsRevisions reports whether nodes must not pull yet: the revisions are not known, and with them the digests that were used before.
 func (c *Compiled) AwaitsRevisions() bool {
-	return c.facts.pinsImages() && c.facts.Revisions == nil && !c.facts.Deleting
+	return c.facts.PinsImages() && c.facts.Revisions == nil && !c.facts.Deleting
 }
 
 // RevisionPins returns the digests to keep with a revision.
 //
 // With pinImages those that are stored in the status are kept with the newest revision, if it is that of the spec. Without it nodes pull
 // the packages of the spec by their tags, and no revision has digests of these any more.
-func (c *Compiled) RevisionPins(r Revision, isNewest bool) []v1alpha1.ImagePin {
-	if !c.facts.pinsImages() {
+func (c *Compiled) RevisionPins(r plan.Revision, isNewest bool) []v1alpha1.ImagePin {
+	if !c.facts.PinsImages() {
 		return slices.DeleteFunc(slices.Clone(r.Pins), func(p v1alpha1.ImagePin) bool {
 			d := c.facts.Packages[p.Package]
-			return d != nil && d.imageKey() == keyOfPin(p)
+			return d != nil && d.ImageKey() == plan.KeyOfPin(p)
 		})
 	}
 	if !isNewest || r.Key != c.facts.Key {
@@ -68,11 +53,11 @@ func (c *Compiled) RevisionPins(r Revision, isNewest bool) []v1alpha1.ImagePin {
 	out := slices.Clone(r.Pins)
 	for _, p := range c.stored.ImagePins {
 		d := c.facts.Packages[p.Package]
-		if d == nil || !c.facts.isPinned(d) || d.imageKey() != keyOfPin(p) || !validDigest.MatchString(p.Digest) {
+		if d == nil || !c.facts.IsPinned(d) || d.ImageKey() != plan.KeyOfPin(p) || !podstate.ValidDigest.MatchString(p.Digest) {
 			continue
 		}
 		p.Deviations = nil // they are of nodes as they are now
-		at := slices.IndexFunc(out, func(known v1alpha1.ImagePin) bool { return keyOfPin(known) == keyOfPin(p) })
+		at := slices.IndexFunc(out, func(known v1alpha1.ImagePin) bool { return plan.KeyOfPin(known) == plan.KeyOfPin(p) })
 		switch {
 		case at < 0:
 			out = append(out, p)
@@ -86,21 +71,5 @@ func (c *Compiled) RevisionPins(r Revision, isNewest bool) []v1alpha1.ImagePin {
 
 // HasSamePins reports whether two lists have the same digests for the same images.
 func HasSamePins(a, b []v1alpha1.ImagePin) bool {
-	return slices.EqualFunc(a, b, func(a, b v1alpha1.ImagePin) bool { return keyOfPin(a) == keyOfPin(b) && a.Digest == b.Digest })
-}
-
-// knownPins returns the digests by which nodes pull: those in the status, and for other images those of the newest revision that has them.
-func knownPins(stored []v1alpha1.ImagePin, revisions []Revision) []v1alpha1.ImagePin {
-	out := slices.Clone(stored)
-	for _, r := range revisions {
-		for _, p := range r.Pins {
-			isKnown := slices.ContainsFunc(out, func(known v1alpha1.ImagePin) bool {
-				return keyOfPin(known) == keyOfPin(p) && validDigest.MatchString(known.Digest)
-			})
-			if !isKnown {
-				out = append(out, p)
-			}
-		}
-	}
-	return out
+	return slices.EqualFunc(a, b, func(a, b v1alpha1.ImagePin) bool { return plan.KeyOfPin(a) == plan.KeyOfPin(b) && a.Digest == b.Digest })
 }

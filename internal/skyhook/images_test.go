@@ -13,6 +13,9 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // setPull sets how far a pod's first container is, and what the node says that its image is: a letter stands for a digest of
@@ -20,7 +23,7 @@ import (
 func (w *testCluster) setPull(p *corev1.Pod, state corev1.ContainerState, image string) {
 	first := p.Spec.InitContainers[0]
 	if len(image) == 1 {
-		image = repository(first.Image) + "@" + testDigest(image)
+		image = plan.Repository(first.Image) + "@" + testDigest(image)
 	}
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: first.Name, Image: first.Image, ImageID: image, State: state}}
 }
@@ -55,7 +58,7 @@ func (w *testCluster) storeImageStatus(s *v1alpha1.Skyhook) string {
 	if l := status.PodLayout; l != nil {
 		fmt.Fprintf(&b, "layout: %d compact, %d compatible: %s\n", l.Compact, l.Compatible, l.Message)
 	}
-	for _, e := range imageEvents(was, status) {
+	for _, e := range report.ImageEvents(was, status) {
 		fmt.Fprintf(&b, "event %s %s: %s\n", e.Type, e.Reason, e.Message)
 	}
 	return shortDigests(b.String())
@@ -85,7 +88,7 @@ func TestFindDigest(t *testing.T) {
 		{"", "example.org/p", ""},
 		{"@" + d, "", d},
 	} {
-		if got := findDigest(c.imageID, c.repository); got != c.want {
+		if got := podstate.FindDigest(c.imageID, c.repository); got != c.want {
 			t.Errorf("findDigest(%q, %q) = %q, want %q", c.imageID, c.repository, got, c.want)
 		}
 	}
@@ -103,7 +106,7 @@ func TestForgedPodsAreIgnored(t *testing.T) {
 		"another namespace":   func(p *corev1.Pod) { p.Namespace = "default" },
 		"another Skyhook":     func(p *corev1.Pod) { p.Labels[v1alpha1.LabelName] = "other" },
 		"another node":        func(p *corev1.Pod) { p.Spec.NodeName = "n2" },
-		"another run":         func(p *corev1.Pod) { p.Annotations[annotationRun] = "other" },
+		"another run":         func(p *corev1.Pod) { p.Annotations[podstate.AnnotationRun] = "other" },
 		"another image":       func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = "example.org/p:2.0.0" },
 		"no package's image":  func(p *corev1.Pod) { p.Spec.InitContainers = p.Spec.InitContainers[1:] },
 		"another's container": func(p *corev1.Pod) { p.Status.InitContainerStatuses[0].Name = "sidecar-init" },

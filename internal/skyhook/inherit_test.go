@@ -11,6 +11,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // With two spellings of one version on a node the inherited record must not depend on the order of a map.
@@ -19,14 +20,14 @@ func TestInheritedRecordIsTheSameEveryTime(t *testing.T) {
 	s := w.apply("{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.2.0, image: example.org/p}}}}")
 	w.addNode("n1")
 	c := w.compile(s)
-	st := &step{key: "tuning|1.2.0", name: "tuning", version: "1.2.0", stage: v1alpha1.StageApply, work: work{goal: node.GoalInstall}, def: c.facts.Packages["tuning"]}
+	st := &plan.Step{Key: "tuning|1.2.0", Name: "tuning", Version: "1.2.0", Stage: v1alpha1.StageApply, Work: plan.Work{Goal: node.GoalInstall}, Definition: c.facts.Packages["tuning"]}
 	for range 50 {
 		state, rec := v1alpha1.NodeState{}, &node.SkyhookRecord{Packages: map[string]*node.PackageRecord{}}
 		for _, version := range []string{"v1.2.0", "1.2", "v1.2"} {
 			state["tuning|"+version] = v1alpha1.PackageStatus{Name: "tuning", Version: version, Stage: v1alpha1.StageApply, State: v1alpha1.StateInProgress}
 			rec.Packages["tuning|"+version] = &node.PackageRecord{Goal: node.GoalInstall, Run: "run of " + version, Generation: 1}
 		}
-		if got := c.facts.beginStage(st, state, rec, c.clusterNodes[0]).Run; got != "run of 1.2" {
+		if got := c.facts.BeginStage(st, state, rec, c.clusterNodes[0]).Run; got != "run of 1.2" {
 			t.Fatalf("inherited is the %s", got)
 		}
 	}

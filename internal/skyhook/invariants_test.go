@@ -11,6 +11,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // checkNodes checks what holds after every pass.
@@ -81,7 +82,7 @@ func (l *randomRun) checkRest() {
 // runsPod reports whether a pod whose work has not ended is on a node.
 func (l *randomRun) runsPod(nodeName string) bool {
 	return slices.ContainsFunc(l.pods, func(p *corev1.Pod) bool {
-		return p.Spec.NodeName == nodeName && readPod(p).state != succeeded
+		return p.Spec.NodeName == nodeName && podstate.Read(p).State != podstate.Succeeded
 	})
 }
 
@@ -101,22 +102,22 @@ func (l *randomRun) checkConverged() {
 	for _, n := range l.nodes {
 		on := node.Parse(n.DeepCopy(), nil).Skyhook("demo")
 		for name, d := range c.facts.Packages {
-			e, ok := on.State[d.key()]
-			stuck := c.target(n.Name).stuck != nil
+			e, ok := on.State[d.Key()]
+			stuck := c.target(n.Name).Stuck != nil
 			switch {
-			case c.facts.uninstalls(name) && ok:
+			case c.facts.Uninstalls(name) && ok:
 				l.t.Errorf("%s still has %s", n.Name, name)
-			case !c.facts.uninstalls(name) && !ok && !stuck:
+			case !c.facts.Uninstalls(name) && !ok && !stuck:
 				l.t.Errorf("%s lacks %s: %s\n%s", n.Name, name, on.StateText, strings.Join(l.tail(30), "\n"))
 			case ok && e.State != v1alpha1.StateComplete && !stuck:
 				l.t.Errorf("%s: %s is %s", n.Name, name, node.Position(e))
 			}
-			if p := on.Record.Packages[d.key()]; ok && !stuck && (p == nil || p.Config != d.Config) {
+			if p := on.Record.Packages[d.Key()]; ok && !stuck && (p == nil || p.Config != d.Config) {
 				l.t.Errorf("%s: %s has another config than the spec: %+v", n.Name, name, p)
 			}
 		}
 		for key, e := range on.State {
-			if c.target(n.Name).stuck == nil && (c.facts.Packages[e.Name] == nil || c.facts.Packages[e.Name].key() != key) {
+			if c.target(n.Name).Stuck == nil && (c.facts.Packages[e.Name] == nil || c.facts.Packages[e.Name].Key() != key) {
 				l.t.Errorf("%s keeps %s: %s %s\n%s", n.Name, key, on.StateText, on.RecordText, strings.Join(l.logOf(n.Name), "\n"))
 			}
 		}

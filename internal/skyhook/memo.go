@@ -13,6 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // memo is what the nodes of a Skyhook were compiled to, by their names. The next pass takes over a node if nothing has changed that it
@@ -30,24 +32,24 @@ type compiledNode struct {
 }
 
 // memoOf returns what a pass before compiled; nil if what all nodes depend on has changed since.
-func memoOf(before *Compiled, f *facts) memo {
-	if before == nil || f.Now.Before(before.facts.Now) || !f.isEqual(before.facts) {
+func memoOf(before *Compiled, f *plan.Facts) memo {
+	if before == nil || f.Now.Before(before.facts.Now) || !f.IsEqual(before.facts) {
 		return nil
 	}
 	return before.memo
 }
 
 // find returns what a node and its pods were compiled to; nil if they have changed, or if it depends on more.
-func (m memo) find(in *Input, n *node.Node, pods []*corev1.Pod) *compiledNode {
+func (m memo) find(in *plan.Input, n *node.Node, pods []*corev1.Pod) *compiledNode {
 	known := m[n.Name]
-	if known == nil || known.node != n || !known.isFinal || !slices.Equal(known.pods, pods) || in.hasVolatile(n) {
+	if known == nil || known.node != n || !known.isFinal || !slices.Equal(known.pods, pods) || hasVolatile(in, n) {
 		return nil
 	}
 	return known
 }
 
 // hasVolatile reports whether something is known of a node that is neither on it nor on its pods.
-func (in *Input) hasVolatile(n *node.Node) bool {
+func hasVolatile(in *plan.Input, n *node.Node) bool {
 	if len(in.Refused[n.Name]) > 0 || in.Unready[n.Name] != "" {
 		return true
 	}
@@ -55,15 +57,15 @@ func (in *Input) hasVolatile(n *node.Node) bool {
 }
 
 // addNodes adds what the nodes are compiled to, each from the memo or anew.
-func (c *Compiled) addNodes(in *Input, selected []bool, groups *policy.Grouping, known memo) {
+func (c *Compiled) addNodes(in *plan.Input, selected []bool, groups *policy.Grouping, known memo) {
 	c.memo = make(memo, len(in.Nodes))
 	c.Rollout.Targets = make([]*rollout.Target, 0, len(in.Nodes))
-	pods, alike := in.podsByNode(), map[shape]*targetTasks{}
+	pods, alike := podsByNode(in), map[shape]*targetTasks{}
 	for i, n := range in.Nodes {
 		k := known.find(in, n, pods[n.Name])
 		if k == nil {
 			r := compileNode(c.facts, in, alike, n, pods[n.Name], selected[i])
-			k = &compiledNode{node: n, pods: pods[n.Name], isFinal: !r.readsClock && len(r.edits) == 0 && !in.hasVolatile(n), result: r}
+			k = &compiledNode{node: n, pods: pods[n.Name], isFinal: !r.readsClock && len(r.edits) == 0 && !hasVolatile(in, n), result: r}
 		}
 		if k.result.out != nil {
 			k = k.inGroup(groupOf(c.facts, n, groups))
@@ -96,10 +98,10 @@ func (c *Compiled) addResult(r *nodeResult) {
 }
 
 // podsByNode returns the pods of the Skyhook.
-func (in *Input) podsByNode() map[string][]*corev1.Pod {
+func podsByNode(in *plan.Input) map[string][]*corev1.Pod {
 	out := map[string][]*corev1.Pod{}
 	for _, p := range in.Pods {
-		if p.Spec.NodeName != "" && Owns(in.Skyhook, in.Config, p) {
+		if p.Spec.NodeName != "" && podstate.Owns(in.Skyhook, in.Config.Namespace, p) {
 			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], p)
 		}
 	}
@@ -107,7 +109,7 @@ func (in *Input) podsByNode() map[string][]*corev1.Pod {
 }
 
 // target returns the target on a node; nil if there is none.
-func (c *Compiled) target(nodeName string) *target {
+func (c *Compiled) target(nodeName string) *plan.Target {
 	if known := c.memo[nodeName]; known != nil {
 		return known.result.target
 	}
@@ -119,8 +121,8 @@ func (c *Compiled) target(nodeName string) *target {
 func (c *Compiled) Difference(o *Compiled) string {
 	for i := range min(len(c.targets), len(o.targets)) {
 		a, b := *c.targets[i], *o.targets[i]
-		if a.quiet = ""; !reflect.DeepEqual(a, b) || !reflect.DeepEqual(c.Rollout.Targets[i], o.Rollout.Targets[i]) {
-			return fmt.Sprintf("node %s of %s is\n%+v\n%+v\nand not\n%+v\n%+v", a.node.Name, c.Rollout.Ref, c.Rollout.Targets[i], a, o.Rollout.Targets[i], b)
+		if a.Quiet = ""; !reflect.DeepEqual(a, b) || !reflect.DeepEqual(c.Rollout.Targets[i], o.Rollout.Targets[i]) {
+			return fmt.Sprintf("node %s of %s is\n%+v\n%+v\nand not\n%+v\n%+v", a.Node.Name, c.Rollout.Ref, c.Rollout.Targets[i], a, o.Rollout.Targets[i], b)
 		}
 	}
 	for _, part := range []struct {

@@ -4,9 +4,6 @@
 package skyhook
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,79 +13,8 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
-
-// TestCopyScript runs the script with a shell, in a directory instead of a container.
-func TestCopyScript(t *testing.T) {
-	run := func(t *testing.T, root string) {
-		t.Helper()
-		script := strings.NewReplacer(rootMount+"$", root+"/host$", packageDir, root+"/image").Replace(copyScript)
-		cmd := exec.Command("/bin/sh", "-c", script)
-		cmd.Env = []string{"PATH=/usr/bin:/bin", "SKYHOOK_DIR=/lib/p-1", "SKYHOOK_POD_UID=u1"}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	lay := func(t *testing.T) string {
-		root := t.TempDir()
-		for _, dir := range []string{"image/configmaps/..2026", "image/skyhook_dir", "host/lib"} {
-			if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for name, content := range map[string]string{"image/config.json": "{}", "image/.hidden": "h", "image/configmaps/..2026/a.conf": "1"} {
-			if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for link, to := range map[string]string{"image/configmaps/..data": "..2026", "image/configmaps/a.conf": "..data/a.conf"} {
-			if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return root
-	}
-	has := func(t *testing.T, path string, want bool) {
-		t.Helper()
-		found, err := os.Lstat(path)
-		if (err == nil) != want || err == nil && found.Mode()&os.ModeSymlink != 0 {
-			t.Errorf("%s is there: %v, want %v as a plain file", filepath.Base(path), err == nil, want)
-		}
-	}
-	t.Run("the first copy serves every agent", func(t *testing.T) {
-		root := lay(t)
-		run(t, root)
-		run(t, root) // started again
-		for _, dir := range []string{"p-1", "p-1.u1"} {
-			has(t, filepath.Join(root, "host/lib", dir, "config.json"), true)
-			has(t, filepath.Join(root, "host/lib", dir, ".hidden"), true)
-			has(t, filepath.Join(root, "host/lib", dir, "configmaps/a.conf"), true)
-		}
-	})
-	t.Run("an agent of ours gets the next one beside it", func(t *testing.T) {
-		root := lay(t)
-		there := filepath.Join(root, "host/lib/p-1")
-		if err := os.MkdirAll(there, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(there, pack.DeliveryFile), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		run(t, root)
-		has(t, filepath.Join(there, "config.json"), false)
-		has(t, there+".u1/config.json", true)
-	})
-	t.Run("another agent gets it in its place", func(t *testing.T) {
-		root := lay(t)
-		there := filepath.Join(root, "host/lib/p-1")
-		if err := os.MkdirAll(there, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		run(t, root)
-		has(t, filepath.Join(there, "config.json"), true)
-		has(t, there+".u1", false)
-	})
-}
 
 // TestNames checks that Kubernetes accepts every name, and that names are deterministic.
 func TestNames(t *testing.T) {
@@ -96,11 +22,11 @@ func TestNames(t *testing.T) {
 	for _, parts := range [][]string{
 		{"demo", "tuning", "1.0.0", "apply", "n1"}, {"Demo", "a_b", "1.0.0+Build", "apply", long}, {long, "x", "y", "z", "n"}, {"", "", ""},
 	} {
-		name := safeName(63, parts...)
+		name := plan.SafeName(63, parts...)
 		if errs := validation.IsDNS1123Subdomain(strings.TrimLeft(name, "-")); len(errs) > 0 || len(name) > 63 {
 			t.Errorf("%q of %v: %v", name, parts, errs)
 		}
-		if name != safeName(63, parts...) {
+		if name != plan.SafeName(63, parts...) {
 			t.Errorf("%v has two names", parts)
 		}
 	}
@@ -108,17 +34,17 @@ func TestNames(t *testing.T) {
 		{{"a", "1.0"}, {"a", "1-0"}}, {{"base-gpu", "worker-1", "metadata"}, {"base", "gpu-worker-1", "metadata"}},
 		{{"a-uninstall", "interrupt", "reboot", "n1"}, {"a", "uninstall-interrupt", "reboot", "n1"}},
 	} {
-		if safeName(63, c[0]...) == safeName(63, c[1]...) {
+		if plan.SafeName(63, c[0]...) == plan.SafeName(63, c[1]...) {
 			t.Errorf("%v and %v share a name", c[0], c[1])
 		}
 	}
 	for version, want := range map[string]string{"1.2.3": "tuning-1.2.3", "1.2.3+build.7": "tuning-1.2.3_build.7"} {
-		got := labelValue("tuning-" + version)
+		got := plan.LabelValue("tuning-" + version)
 		if got != want || len(validation.IsValidLabelValue(got)) > 0 {
 			t.Errorf("label of version %s is %q", version, got)
 		}
 	}
-	if got := configMapName("Demo", "tuning", "1.0.0+B"); got != "demo-tuning-1.0.0-b" || len(validation.IsDNS1123Subdomain(got)) > 0 {
+	if got := plan.ConfigMapName("Demo", "tuning", "1.0.0+B"); got != "demo-tuning-1.0.0-b" || len(validation.IsDNS1123Subdomain(got)) > 0 {
 		t.Errorf("the ConfigMap is called %q", got)
 	}
 	for image, want := range map[string][2]string{
@@ -129,7 +55,7 @@ func TestNames(t *testing.T) {
 		"registry:5000/a/b:v1@sha256:abcd": {"registry:5000/a/b", "v1"},
 		"a/b@sha256:abcd":                  {"a/b", ""},
 	} {
-		if got := [2]string{repository(image), imageTag(image)}; got != want {
+		if got := [2]string{plan.Repository(image), plan.ImageTag(image)}; got != want {
 			t.Errorf("%s is %v, want %v", image, got, want)
 		}
 	}

@@ -13,40 +13,15 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
-// PolicyName is the policy that applies to a Skyhook, or none: the one it names, otherwise, when it has no budget of its own,
-// the operator's default.
-func PolicyName(s *v1alpha1.Skyhook, c Config) (name string, byDefault bool) {
-	if s.Spec.DeploymentPolicy != "" {
-		return s.Spec.DeploymentPolicy, false
-	}
-	if b := s.Spec.InterruptionBudget; b.Percent != nil || b.Count != nil {
-		return "", false
-	}
-	return c.DefaultPolicy, c.DefaultPolicy != ""
-}
-
-// policyName returns the name of the policy that applies to the Skyhook; empty for none.
-func (f *facts) policyName() string {
-	name, _ := PolicyName(f.Skyhook, f.Config)
-	return name
-}
-
-// windows returns the windows of the policy; nil for none.
-func (f *facts) windows() *v1alpha1.Windows {
-	if f.Policy == nil {
-		return nil
-	}
-	return f.Policy.Spec.Windows
-}
-
 // newGrouping sorts the nodes of a Skyhook into compartments.
-func newGrouping(f *facts, in *Input, selected []bool) *policy.Grouping {
+func newGrouping(f *plan.Facts, in *plan.Input, selected []bool) *policy.Grouping {
 	s := in.Skyhook
 	p := policy.Input{
-		Policy: in.Policy, Rollout: Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
-		Versions: hashID(f.packageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
+		Policy: in.Policy, Rollout: plan.Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
+		Versions: plan.HashID(f.PackageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
 		Admission: s.Status.Admission, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Failed: in.Failed, Now: in.Now,
 	}
 	if o := s.Spec.DeploymentPolicyOptions; o != nil {
@@ -67,7 +42,7 @@ func newGrouping(f *facts, in *Input, selected []bool) *policy.Grouping {
 }
 
 // policyNode returns what the compartment of a node depends on.
-func policyNode(f *facts, n *node.Node) policy.Node {
+func policyNode(f *plan.Facts, n *node.Node) policy.Node {
 	s := f.Skyhook
 	out := policy.Node{
 		Name: n.Name, Labels: n.Labels, Created: n.Created, IsControlPlane: n.IsControlPlane(), IsExcluded: excludedReason(f, n) != nil,
@@ -76,16 +51,6 @@ func policyNode(f *facts, n *node.Node) policy.Node {
 		out.Group = rec.Group
 	}
 	return out
-}
-
-// offeredResources is how much of the resources that gates and proofs ask for the node offers now; nil when they ask for none.
-func (r recorder) offeredResources(n *node.Node) map[string]int64 {
-	var names []string
-	if r.facts.Policy != nil && r.facts.Policy.Spec.Health != nil {
-		names = append(names, r.facts.Policy.Spec.Health.Resources...)
-	}
-	names = append(names, Proofs(r.facts.Skyhook, r.facts.Policy).Resources()...)
-	return n.Offers(names)
 }
 
 // unprovenReason says which gate a finished node does not pass yet; nil when it passes all.
@@ -119,7 +84,7 @@ func Unsettled(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy, n *node.Node) 
 	if rec.Admitted || rec.FinishedAt == nil || rec.Node != n.UID {
 		return false
 	}
-	statuses, owner := s.Status.CompartmentStatuses, Ref(s.Name)
+	statuses, owner := s.Status.CompartmentStatuses, plan.Ref(s.Name)
 	if p.Spec.Scope == v1alpha1.ScopePolicy {
 		statuses, owner = p.Status.CompartmentStatuses, policy.Ref(p)
 	}

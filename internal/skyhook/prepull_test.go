@@ -12,6 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 const pulledHook = `
@@ -149,7 +150,7 @@ func TestPullContainer(t *testing.T) {
 	} {
 		c.status.Name = "c"
 		p := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c.status}}}
-		pulled, why := readPullContainer(p, "c")
+		pulled, why := podstate.ReadPullContainer(p, "c")
 		text := ""
 		if why != nil {
 			text = why.Text

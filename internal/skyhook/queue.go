@@ -5,12 +5,13 @@ package skyhook
 
 import (
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/record"
 )
 
 // A compact pod begins with its next stage by itself. recordBegun records that, before the node is compared with the spec: what follows
@@ -18,9 +19,9 @@ import (
 
 // recordBegun returns the node as it is once it records what compact pods on it have begun with. The edit is in Adopt.
 func (c *nodeCompiler) recordBegun(n *node.Node) *node.Node {
-	for _, pod := range c.pods.work {
+	for _, pod := range c.pods.Work {
 		on := n.Skyhook(c.facts.Skyhook.Name)
-		if len(pod.parts) < 2 || on.Problem != "" {
+		if len(pod.Parts) < 2 || on.Problem != "" {
 			continue
 		}
 		rec := on.Record.Effective(n.UID, string(c.facts.Skyhook.UID), on.StateHash, on.State)
@@ -33,95 +34,95 @@ func (c *nodeCompiler) recordBegun(n *node.Node) *node.Node {
 }
 
 // editBegun returns the edit that records which parts of a pod have begun, and so that those before have succeeded.
-func (c *nodeCompiler) editBegun(n *node.Node, rec *node.SkyhookRecord, pod *podInfo) node.NamedEdit {
+func (c *nodeCompiler) editBegun(n *node.Node, rec *node.SkyhookRecord, pod *podstate.Pod) node.NamedEdit {
 	out := node.NamedEdit{Node: n.Name}
-	first := pod.parts[0].part.id()
+	first := pod.Parts[0].Part.ID()
 	queue := rec.Queues[first]
-	if !rec.Admitted || queue.ID == "" || queue.ID != pod.parts[0].part.queue || queue.Begun < 1 {
+	if !rec.Admitted || queue.ID == "" || queue.ID != pod.Parts[0].Part.Queue || queue.Begun < 1 {
 		return out
 	}
 	begun := queue.Begun
-	for begun < len(pod.parts) && pod.parts[begun].part.begun && c.frozenStep(pod.parts[begun]) != nil {
+	for begun < len(pod.Parts) && pod.Parts[begun].Part.Begun && c.frozenStep(pod.Parts[begun]) != nil {
 		begun++
 	}
 	if begun == queue.Begun {
 		return out
 	}
 	status := v1alpha1.StatusInProgress
-	out.Edit = editRecord(c.facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	out.Edit = record.EditRecord(c.facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for i := queue.Begun; i < begun; i++ {
-			before, next := pod.parts[i-1], pod.parts[i]
+			before, next := pod.Parts[i-1], pod.Parts[i]
 			if c.completePart(before, state, rec, n) {
 				ended := c.partAction(n, rollout.VerbRecord, before)
-				ended.Took = max(0, next.created.Sub(before.created))
+				ended.Took = max(0, next.Created.Sub(before.Created))
 				out.Done = append(out.Done, ended)
 			}
 			c.beginPart(next, state, rec, n)
 			out.Done = append(out.Done, c.partAction(n, rollout.VerbRun, next))
 		}
 		rec.SetQueue(first, node.Queue{ID: queue.ID, Begun: begun})
-		status = statusDuring(state)
+		status = record.StatusDuring(state)
 	})
 	out.Edit.SetSkyhookStatus(n, c.facts.Skyhook.Name, status)
 	return out
 }
 
-func (c *nodeCompiler) partAction(n *node.Node, verb rollout.Verb, part *podInfo) rollout.Action {
-	a := rollout.Action{Verb: verb, Rollout: Ref(c.facts.Skyhook.Name), Node: n.Name, Task: part.part.id(), Object: part.name, Why: rollout.Why{Reason: rollout.ReasonOwed, Text: part.tag.Name + " " + string(part.tag.Stage)}}
+func (c *nodeCompiler) partAction(n *node.Node, verb rollout.Verb, part *podstate.Pod) rollout.Action {
+	a := rollout.Action{Verb: verb, Rollout: plan.Ref(c.facts.Skyhook.Name), Node: n.Name, Task: part.Part.ID(), Object: part.Name, Why: rollout.Why{Reason: rollout.ReasonOwed, Text: part.Tag.Name + " " + string(part.Tag.Stage)}}
 	if verb == rollout.VerbRecord {
-		a.State, a.Attempts, a.Why = rollout.StateDone, part.attempts, rollout.Why{
-			Reason: rollout.ReasonEnded, Text: part.tag.Name + " " + string(part.tag.Stage) + " succeeded", Since: part.created,
+		a.State, a.Attempts, a.Why = rollout.StateDone, part.Attempts, rollout.Why{
+			Reason: rollout.ReasonEnded, Text: part.Tag.Name + " " + string(part.Tag.Stage) + " succeeded", Since: part.Created,
 		}
 	}
 	return a
 }
 
 // completePart records that a part succeeded, unless that is recorded.
-func (c *nodeCompiler) completePart(part *podInfo, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) bool {
-	key := part.part.key()
+func (c *nodeCompiler) completePart(part *podstate.Pod, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) bool {
+	key := part.Part.Key()
 	entry, isThere := state[key]
 	p, st := rec.Packages[key], c.frozenStep(part)
-	isOpen := isThere && entry.Stage == part.tag.Stage && (entry.State == v1alpha1.StateInProgress || entry.State == v1alpha1.StateErroring)
-	if !isOpen || p == nil || st == nil || p.Run != part.run {
+	isOpen := isThere && entry.Stage == part.Tag.Stage && (entry.State == v1alpha1.StateInProgress || entry.State == v1alpha1.StateErroring)
+	if !isOpen || p == nil || st == nil || p.Run != part.Run {
 		return false
 	}
-	if part.refuses != nil {
-		p.Refuses = *part.refuses
+	if part.Refuses != nil {
+		p.Refuses = *part.Refuses
 	}
 	rec.Proving = nil
-	c.facts.completeStage(st, state, rec, n, p)
+	c.facts.CompleteStage(st, state, rec, n, p)
 	return true
 }
 
 // beginPart records that a part runs, with what its container was made from.
-func (c *nodeCompiler) beginPart(part *podInfo, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
+func (c *nodeCompiler) beginPart(part *podstate.Pod, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
 	st := c.frozenStep(part)
 	rec.Proving, rec.Reboot = nil, rec.Reboot.AfterRun()
-	p := c.facts.beginStage(st, state, rec, n)
-	p.Run, p.Generation = part.run, part.part.Generation
+	p := c.facts.BeginStage(st, state, rec, n)
+	p.Run, p.Generation = part.Run, part.Part.Generation
 }
 
 // frozenStep returns the step that a part was made from; nil if its definition is not known any more.
-func (c *nodeCompiler) frozenStep(part *podInfo) *step {
-	def := c.facts.definition(part.part.Hash)
+func (c *nodeCompiler) frozenStep(part *podstate.Pod) *plan.Step {
+	def := c.facts.Definition(part.Part.Hash)
 	if def == nil {
 		return nil
 	}
-	st := &step{stage: part.tag.Stage, def: def, work: work{goal: part.part.Goal, from: part.part.From, effect: part.part.Effect}}
-	st.setKey(part.part.key())
+	st := &plan.Step{Stage: part.Tag.Stage, Definition: def, Work: plan.Work{Goal: part.Part.Goal, From: part.Part.From, Effect: part.Part.Effect}}
+	st.SetKey(part.Part.Key())
 	return st
 }
 
 // findQueued returns the part of a pod that will run a step when the parts before it have ended; nil if none will.
-func (c *nodeCompiler) findQueued(w *packageDiff, st *step) *podInfo {
-	for _, pod := range c.pods.work {
-		if !pod.mayGoOn() {
+func (c *nodeCompiler) findQueued(w *plan.Diff, st *plan.Step) *podstate.Pod {
+	for _, pod := range c.pods.Work {
+		if !pod.MayGoOn() {
 			continue
 		}
-		queue := w.rec.Queues[pod.parts[0].part.id()]
-		for _, part := range pod.parts[pod.nextPart().part.index:] {
-			isSame := part.part.id() == st.id && part.part.Hash == st.def.Hash && part.content == c.render.contentOf(st, st.payload, true)
-			if isSame && st.notYet == nil && queue.ID != "" && queue.ID == part.part.queue {
+		queue := w.Rec.Queues[pod.Parts[0].Part.ID()]
+		for _, part := range pod.Parts[pod.NextPart().Part.Index:] {
+			isSame := part.Part.ID() == st.ID && part.Part.Hash == st.Definition.Hash && part.Content == c.render.ContentOf(st, st.Payload, true)
+			if isSame && st.NotYet == nil && queue.ID != "" && queue.ID == part.Part.Queue {
 				return part
 			}
 		}
@@ -131,14 +132,14 @@ func (c *nodeCompiler) findQueued(w *packageDiff, st *step) *podInfo {
 
 // settleQueues decides which tasks really run in pods that go on. A pod ends before the first part that no task wants, and before a
 // task that waits for something else. Other tasks wait until it has ended.
-func (c *nodeCompiler) settleQueues(w *packageDiff, steps []*step, tasks []rollout.Task, queued map[*podInfo]int) (queues []rollout.Queue) {
+func (c *nodeCompiler) settleQueues(w *plan.Diff, steps []*plan.Step, tasks []rollout.Task, queued map[*podstate.Pod]int) (queues []rollout.Queue) {
 	ends := ""
-	for _, pod := range c.pods.work {
-		if !pod.mayGoOn() {
+	for _, pod := range c.pods.Work {
+		if !pod.MayGoOn() {
 			continue
 		}
 		isWanted := true
-		for _, part := range pod.parts[pod.nextPart().part.index:] {
+		for _, part := range pod.Parts[pod.NextPart().Part.Index:] {
 			at, isQueued := queued[part]
 			isWanted = isWanted && isQueued && mayFollow(steps, steps[at], part)
 			if isQueued && !isWanted {
@@ -146,9 +147,9 @@ func (c *nodeCompiler) settleQueues(w *packageDiff, steps []*step, tasks []rollo
 			}
 		}
 		if !isWanted {
-			ends = pod.name
+			ends = pod.Name
 		}
-		queues = append(queues, rollout.Queue{Object: pod.name, Unwanted: !isWanted, Recalled: pod.parts[0].part.stops})
+		queues = append(queues, rollout.Queue{Object: pod.Name, Unwanted: !isWanted, Recalled: pod.Parts[0].Part.Stops})
 	}
 	if ends == "" {
 		return queues
@@ -166,12 +167,12 @@ func (c *nodeCompiler) settleQueues(w *packageDiff, steps []*step, tasks []rollo
 }
 
 // mayFollow reports whether the tasks that a step waits for, as far as they are not done, run before it in the same pod.
-func mayFollow(steps []*step, st *step, part *podInfo) bool {
+func mayFollow(steps []*plan.Step, st *plan.Step, part *podstate.Pod) bool {
 	isBefore := func(id string) bool {
-		return slices.ContainsFunc(part.whole.parts[:part.part.index], func(o *podInfo) bool { return o.part.id() == id })
+		return slices.ContainsFunc(part.Whole.Parts[:part.Part.Index], func(o *podstate.Pod) bool { return o.Part.ID() == id })
 	}
-	return !slices.ContainsFunc(st.after, func(id string) bool {
-		isOpen := slices.ContainsFunc(steps, func(o *step) bool { return o.id == id })
+	return !slices.ContainsFunc(st.After, func(id string) bool {
+		isOpen := slices.ContainsFunc(steps, func(o *plan.Step) bool { return o.ID == id })
 		return isOpen && !isBefore(id)
 	})
 }
@@ -179,21 +180,21 @@ func mayFollow(steps []*step, st *step, part *podInfo) bool {
 // recordUnstarted notes on the node that a compact pod could not start there, so that the next one is made otherwise: with one stage
 // if it had several, since one image that cannot be pulled would keep all waiting, and else without an image volume.
 func (c *nodeCompiler) recordUnstarted(n *node.Node) *node.Node {
-	for _, pod := range c.pods.work {
+	for _, pod := range c.pods.Work {
 		on := n.Skyhook(c.facts.Skyhook.Name)
-		if pod.parts == nil || pod.leaving || on.Problem != "" {
+		if pod.Parts == nil || pod.Leaving || on.Problem != "" {
 			continue
 		}
-		first := pod.parts[0]
-		isStuck := !first.part.begun && first.why != nil && first.state == running
-		isInterrupt := first.part.Container == containerInterrupt
-		isLone := len(pod.parts) == 1
-		if !isStuck || isInterrupt || isLone && !first.part.uncreated {
+		first := pod.Parts[0]
+		isStuck := !first.Part.Begun && first.Why != nil && first.State == podstate.Running
+		isInterrupt := first.Part.Container == podstate.ContainerInterrupt
+		isLone := len(pod.Parts) == 1
+		if !isStuck || isInterrupt || isLone && !first.Part.Uncreated {
 			continue
 		}
-		e := editRecord(c.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+		e := record.EditRecord(c.facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 			if isLone {
-				rec.Unmounted = mountVersions(n)
+				rec.Unmounted = plan.MountVersions(n)
 			} else {
 				rec.Apart = true
 			}
@@ -204,9 +205,4 @@ func (c *nodeCompiler) recordUnstarted(n *node.Node) *node.Node {
 		}
 	}
 	return n
-}
-
-// newQueueID returns an id that no other pod of the node has.
-func (r recorder) newQueueID(n *node.Node, rec *node.SkyhookRecord, st *step) string {
-	return hashID("queue", string(r.facts.Skyhook.UID), n.UID, st.id, strconv.Itoa(rec.Admission), r.facts.Now.Format(time.RFC3339Nano))
 }

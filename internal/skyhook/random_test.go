@@ -23,6 +23,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 var (
@@ -129,7 +131,7 @@ func (l *randomRun) deleteSkyhook() {
 			}
 		}
 		for key, e := range node.Parse(n.DeepCopy(), nil).Skyhook("demo").State {
-			if def := l.compile(l.s).facts.Packages[e.Name]; def != nil && def.key() == key && def.isUninstallEnabled() {
+			if def := l.compile(l.s).facts.Packages[e.Name]; def != nil && def.Key() == key && def.IsUninstallEnabled() {
 				l.t.Errorf("%s keeps %s, which is uninstalled\n%s", n.Name, key, strings.Join(l.logOf(n.Name), "\n"))
 			}
 		}
@@ -148,7 +150,7 @@ func (l *randomRun) recreateSkyhook() {
 	for _, n := range l.nodes {
 		for key, p := range node.Parse(n.DeepCopy(), nil).Skyhook("demo").Record.Packages {
 			name, _, _ := strings.Cut(key, "|")
-			if def := defs[name]; def != nil && def.key() == key && p.Config == def.Config {
+			if def := defs[name]; def != nil && def.Key() == key && p.Config == def.Config {
 				finished[n.Name+" "+key] = true
 			}
 		}
@@ -196,7 +198,7 @@ func (l *randomRun) edit() {
 			p["configInterrupts"] = map[string]any{"a": interrupt(), "b*": map[string]any{"type": []string{"noop", "reboot"}[l.rng.Intn(2)]}}
 		}
 		deps := map[string]string{}
-		for _, other := range sortedNames(packages) {
+		for _, other := range plan.SortedNames(packages) {
 			if l.rng.Intn(3) == 0 {
 				deps[other] = packages[other].(map[string]any)["version"].(string)
 			}
@@ -315,27 +317,27 @@ func (l *randomRun) logAndApply(c *Compiled, a rollout.Action) {
 
 // checkRun checks the order of packages, and that an interrupt runs alone.
 func (l *randomRun) checkRun(c *Compiled, a rollout.Action) {
-	st, err := c.target(a.Node).findStep(a.Task)
+	st, err := c.target(a.Node).FindStep(a.Task)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	state := node.Parse(l.node(a.Node).DeepCopy(), nil).Skyhook("demo").State
-	if st.stage == v1alpha1.StageApply || st.stage == v1alpha1.StageUpgrade {
-		for dep, version := range st.def.Package.DependsOn {
+	if st.Stage == v1alpha1.StageApply || st.Stage == v1alpha1.StageUpgrade {
+		for dep, version := range st.Definition.Package.DependsOn {
 			e, ok := state[v1alpha1.PackageKey(dep, version)]
 			if !ok || e.State != v1alpha1.StateComplete || e.Stage != v1alpha1.StageConfig && e.Stage != v1alpha1.StagePostInterrupt {
 				l.t.Errorf("%s runs on %s before %s is finished: %v\n%s", a.Task, a.Node, dep, e, strings.Join(l.tail(20), "\n"))
 			}
 		}
 	}
-	if st.effect != nil && !l.node(a.Node).Spec.Unschedulable {
+	if st.Effect != nil && !l.node(a.Node).Spec.Unschedulable {
 		l.t.Errorf("%s runs on %s, which is not held\n%s", a.Task, a.Node, strings.Join(l.tail(20), "\n"))
 	}
-	if !st.isInterrupt() {
+	if !st.IsInterrupt() {
 		return
 	}
 	for _, p := range l.pods {
-		if p.Spec.NodeName == a.Node && readPod(p).state != succeeded {
+		if p.Spec.NodeName == a.Node && podstate.Read(p).State != podstate.Succeeded {
 			l.t.Errorf("interrupt %s runs on %s beside %s\n%s", a.Task, a.Node, p.Name, strings.Join(l.tail(20), "\n"))
 		}
 	}
@@ -345,8 +347,8 @@ func (l *randomRun) checkRun(c *Compiled, a rollout.Action) {
 func (l *randomRun) advancePods() bool {
 	moved := false
 	for _, p := range l.pods {
-		before := readPod(p)
-		if before.state == succeeded || before.dead || l.rng.Intn(3) == 0 {
+		before := podstate.Read(p)
+		if before.State == podstate.Succeeded || before.Dead || l.rng.Intn(3) == 0 {
 			continue
 		}
 		moved = true

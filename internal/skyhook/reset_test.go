@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // nodeWithSkyhook returns a node on which the Skyhook demo completed two packages and holds a cordon.
@@ -110,8 +111,8 @@ func TestRerunIsOwed(t *testing.T) {
 	}
 	finished := func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for key, p := range rec.Packages {
-			name, _, _ := cutKey(key)
-			d := newDefinition(name, s.Spec.Packages[name])
+			name, _, _ := plan.CutKey(key)
+			d := plan.NewDefinition(name, s.Spec.Packages[name])
 			p.Goal, p.Hash, p.Config = "", d.Hash, d.Config
 		}
 	}
@@ -149,7 +150,7 @@ func TestRerunIsOwed(t *testing.T) {
 }
 
 func owes(s *v1alpha1.Skyhook, n *node.Node) []string {
-	c := Compile(&Input{Skyhook: s, Nodes: []*node.Node{n}})
+	c := Compile(&plan.Input{Skyhook: s, Nodes: []*node.Node{n}})
 	var out []string
 	for _, t := range c.Rollout.Targets {
 		for _, task := range t.Tasks {

@@ -18,6 +18,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 const simple = `{metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: example.org/p, configMap: {a: "1"}}}}}`
@@ -50,8 +52,8 @@ func TestRecordCounts(t *testing.T) {
 		{"another node of that name", "n2", "s", node.FormatState(state), state, false, "", false},
 	} {
 		got := rec.Effective(c.node, c.skyhook, node.HashState(c.text), c.state)
-		if got.Admitted != c.admitted || strings.Join(sortedNames(got.Packages), " ") != c.packages || (got.Held != nil) != c.held {
-			t.Errorf("%s: admitted %v, packages %v, held %v", c.name, got.Admitted, sortedNames(got.Packages), got.Held != nil)
+		if got.Admitted != c.admitted || strings.Join(plan.SortedNames(got.Packages), " ") != c.packages || (got.Held != nil) != c.held {
+			t.Errorf("%s: admitted %v, packages %v, held %v", c.name, got.Admitted, plan.SortedNames(got.Packages), got.Held != nil)
 		}
 		if got.Admission != 3 {
 			t.Errorf("%s: admission %d: numbers never come again", c.name, got.Admission)
@@ -215,7 +217,7 @@ func TestFrozenDefinitions(t *testing.T) {
 	w.addNode("n1")
 	w.drive(s)
 	all := func() (out []*corev1.ConfigMap) {
-		for _, name := range sortedNames(w.maps) {
+		for _, name := range plan.SortedNames(w.maps) {
 			out = append(out, w.maps[name])
 		}
 		return out
@@ -229,20 +231,20 @@ func TestFrozenDefinitions(t *testing.T) {
 	if got := w.maps["demo-tuning-1.0.0"].Data["a"]; got != "2" {
 		t.Errorf("the documented ConfigMap holds %q", got)
 	}
-	frozen, ok := ParseDefinition(w.maps[definitionName("demo", old)])
-	if !ok || frozen.Hash != old.Hash || frozen.Package.ConfigMap["a"] != "1" || frozen.pod != old.pod {
+	frozen, ok := plan.ParseDefinition(w.maps[plan.DefinitionName("demo", old)])
+	if !ok || frozen.Hash != old.Hash || frozen.Package.ConfigMap["a"] != "1" || frozen.PodHash != old.PodHash {
 		t.Errorf("the frozen definition came back as %+v", frozen)
 	}
 	w.drive(s)
-	if gone := w.compile(s).Superfluous(all()); !slices.Equal(gone, []string{definitionName("demo", old)}) {
+	if gone := w.compile(s).Superfluous(all()); !slices.Equal(gone, []string{plan.DefinitionName("demo", old)}) {
 		t.Errorf("%v are superfluous once no node records the old definition", gone)
 	}
-	spoilt := w.maps[definitionName("demo", old)].DeepCopy()
+	spoilt := w.maps[plan.DefinitionName("demo", old)].DeepCopy()
 	spoilt.Data["a"] = "3"
-	if _, ok := ParseDefinition(spoilt); ok {
+	if _, ok := plan.ParseDefinition(spoilt); ok {
 		t.Error("a definition that does not have its hash is believed")
 	}
-	if _, ok := ParseDefinition(w.maps["demo-tuning-1.0.0"]); ok {
+	if _, ok := plan.ParseDefinition(w.maps["demo-tuning-1.0.0"]); ok {
 		t.Error("a package ConfigMap is taken for a definition")
 	}
 	s = w.apply(`{metadata: {name: demo}, spec: {packages: {}}}`)
@@ -376,11 +378,11 @@ func TestPodOfEarlierName(t *testing.T) {
 	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbAdmit, Node: "n1"})
 	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	pod := w.pods[0]
-	pod.Name = earlierSafeName(maxPodName, "demo", "tuning", "1.0.0", "apply", "n1")
+	pod.Name = plan.EarlierSafeName(plan.MaxPodName, "demo", "tuning", "1.0.0", "apply", "n1")
 	if task := w.compile(s).Rollout.Targets[0].Tasks[0]; task.Object.Name != pod.Name || task.State != rollout.StateRunning || task.Lost {
 		t.Errorf("the task is %+v", task)
 	}
-	pod.Annotations[annotationRun] = "earlier"
+	pod.Annotations[podstate.AnnotationRun] = "earlier"
 	task := w.compile(s).Rollout.Targets[0].Tasks[0]
 	if !task.Object.Leaving || task.Why == nil || !strings.Contains(task.Why.Text, "an earlier pod "+pod.Name+" has to go first") {
 		t.Errorf("beside a pod of an earlier run the task is %+v", task)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // passing are taints that Kubernetes itself adds and removes: a rebooting node has them for a while, and they do not
@@ -25,7 +26,7 @@ var passing = map[string]bool{
 
 // firstUntoleratedTaint returns the first taint that excludes this Skyhook from a node; nil for none. PreferNoSchedule
 // excludes nothing. The runtime-required taint is tolerated only by Skyhooks that remove it.
-func firstUntoleratedTaint(f *facts, n *node.Node) *corev1.Taint {
+func firstUntoleratedTaint(f *plan.Facts, n *node.Node) *corev1.Taint {
 	for i := range n.Taints {
 		t := &n.Taints[i]
 		if t.Effect == corev1.TaintEffectPreferNoSchedule || passing[t.Key] || toleratesTaint(f, t) {
@@ -36,7 +37,7 @@ func firstUntoleratedTaint(f *facts, n *node.Node) *corev1.Taint {
 	return nil
 }
 
-func toleratesTaint(f *facts, t *corev1.Taint) bool {
+func toleratesTaint(f *plan.Facts, t *corev1.Taint) bool {
 	s, required := f.Skyhook, f.Config.RuntimeTaint
 	if s.Spec.RuntimeRequired && t.Key == required.Key && t.Value == required.Value && t.Effect == required.Effect {
 		return true
@@ -47,14 +48,4 @@ func toleratesTaint(f *facts, t *corev1.Taint) bool {
 		}
 	}
 	return false
-}
-
-// tolerations returns those of every pod. The pods bypass the scheduler, so they matter for NoExecute taints only.
-func (r renderer) tolerations() []corev1.Toleration {
-	required := r.facts.Config.RuntimeTaint
-	out := []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
-	if required.Key != "" {
-		out = append(out, corev1.Toleration{Key: required.Key, Operator: corev1.TolerationOpEqual, Value: required.Value, Effect: required.Effect})
-	}
-	return append(out, r.facts.Skyhook.Spec.AdditionalTolerations...)
 }

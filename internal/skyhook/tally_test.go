@@ -10,6 +10,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // TestTalliesAreBounded checks that a node that names thousands of packages does not make a series of each.
@@ -23,7 +24,7 @@ func TestTalliesAreBounded(t *testing.T) {
 	}
 	w.addNode("n1").Annotations["skyhook.nvidia.com/nodeState_demo"] = node.FormatState(state)
 	first := w.compile(s).Tallies()
-	if len(first) != maxTallies+1 {
+	if len(first) != report.MaxTallies+1 {
 		t.Errorf("there are %d tallies", len(first))
 	}
 	counted := 0
@@ -33,13 +34,13 @@ func TestTalliesAreBounded(t *testing.T) {
 	if counted != len(state) {
 		t.Errorf("%d of %d packages are counted", counted, len(state))
 	}
-	name := func(t Tally) string { return t.Name }
+	name := func(t report.Tally) string { return t.Name }
 	for range 5 {
-		if again := w.compile(s).Tallies(); !slices.EqualFunc(first, again, func(a, b Tally) bool { return name(a) == name(b) }) {
+		if again := w.compile(s).Tallies(); !slices.EqualFunc(first, again, func(a, b report.Tally) bool { return name(a) == name(b) }) {
 			t.Fatal("the names differ from time to time")
 		}
 	}
-	if !slices.ContainsFunc(first, func(t Tally) bool { return t.Name == "tuning" }) {
+	if !slices.ContainsFunc(first, func(t report.Tally) bool { return t.Name == "tuning" }) {
 		t.Error("the package of the spec is not told apart")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // TestTransitions is the documented table of states of one package on one node: the recorded state, the spec,
@@ -101,7 +102,7 @@ func entries(w *testCluster, s *v1alpha1.Skyhook) string {
 	w.compile(s)
 	state := node.Parse(w.node("n1"), nil).Skyhook("demo").State
 	var out []string
-	for _, key := range sortedNames(state) {
+	for _, key := range plan.SortedNames(state) {
 		out = append(out, state[key].Version+" "+node.Position(state[key]))
 	}
 	return strings.Join(out, ", ")

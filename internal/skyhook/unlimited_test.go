@@ -11,6 +11,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // TestUnlimited checks which Skyhooks have the condition Unlimited, that they are accepted and carried out all the same, and that
@@ -40,11 +41,11 @@ func TestUnlimited(t *testing.T) {
 			w.addNode(fmt.Sprintf("n%02d", i))
 		}
 		compiled := w.compile(w.apply("{metadata: {name: demo}, spec: {" + c.spec + "}}"))
-		report := rollout.Report{Rollout: compiled.Rollout.Ref}
+		verdicts := rollout.Report{Rollout: compiled.Rollout.Ref}
 		for _, target := range compiled.Rollout.Targets {
-			report.Verdicts = append(report.Verdicts, rollout.Verdict{Node: target.Node, Phase: rollout.PhaseWaiting})
+			verdicts.Verdicts = append(verdicts.Verdicts, rollout.Verdict{Node: target.Node, Phase: rollout.PhaseWaiting})
 		}
-		status := compiled.Status(report, nil)
+		status := compiled.Status(verdicts, nil)
 		got := ""
 		if is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionUnlimited); is != nil {
 			got = is.Message
@@ -56,7 +57,7 @@ func TestUnlimited(t *testing.T) {
 			continue
 		}
 		accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
-		if compiled.Rollout.Broken != nil || accepted.Message != acceptedText {
+		if compiled.Rollout.Broken != nil || accepted.Message != report.AcceptedText {
 			t.Errorf("%s: it is broken (%v), or accepted with %q", c.spec, compiled.Rollout.Broken, accepted.Message)
 		}
 		first, again := compiled.Events(nil, v1alpha1.SkyhookStatus{}, status), compiled.Events(nil, status, status)

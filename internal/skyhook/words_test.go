@@ -16,6 +16,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/record"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // TestNodeConditions checks that conditions appear with the work, change with its outcome, and disappear with the Skyhook.
@@ -123,7 +125,7 @@ func TestTaint(t *testing.T) {
 	if node.Parse(w.node("n1"), nil).HasTaint(w.config.RuntimeTaint) {
 		t.Error("the taint stays")
 	}
-	if key := autoTaintKey(corev1.Taint{Key: "example.com/" + strings.Repeat("x", 80)}); len(key) > len(v1alpha1.Group)+64 || strings.Count(key, "/") != 1 {
+	if key := record.AutoTaintKey(corev1.Taint{Key: "example.com/" + strings.Repeat("x", 80)}); len(key) > len(v1alpha1.Group)+64 || strings.Count(key, "/") != 1 {
 		t.Errorf("the mark of a taint with a domain is %s", key)
 	}
 }
@@ -244,7 +246,7 @@ func TestReadyHasEveryReason(t *testing.T) {
 		r.Verdicts = append(r.Verdicts, rollout.Verdict{Node: name, Phase: rollout.PhaseBlocked, Why: rollout.Why{Reason: reason, Text: strings.Repeat("long ", 80)}})
 	}
 	message := meta.FindStatusCondition(w.compile(s).Status(r, nil).Conditions, v1alpha1.ConditionReady).Message
-	if !strings.Contains(message, fmt.Sprintf("; and %d more reasons", len(r.Verdicts)-mostReasons)) || len(message) > 2000 {
+	if !strings.Contains(message, fmt.Sprintf("; and %d more reasons", len(r.Verdicts)-report.MostReasons)) || len(message) > 2000 {
 		t.Errorf("%d bytes: %s", len(message), message)
 	}
 }
@@ -293,7 +295,7 @@ func TestIgnoredTag(t *testing.T) {
 		t.Errorf("Accepted is %s with the message %q", accepted.Status, accepted.Message)
 	}
 	events := c.Events(nil, v1alpha1.SkyhookStatus{}, is)
-	want := []Event{{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: "FieldIgnored", Message: text}}
+	want := []report.Event{{OnSkyhook: true, Type: corev1.EventTypeWarning, Reason: "FieldIgnored", Message: text}}
 	if !slices.Equal(events, want) {
 		t.Errorf("events are %+v, want %+v", events, want)
 	}

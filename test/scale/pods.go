@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // runPod runs the init containers of a pod one after the other, or the containers of a compact pod, which wait for each other. As kubelets
 // do, it updates the status when it accepts the pod, and again when a container ends.
 func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 	defer f.ended.Add(1)
-	isCompact := skyhook.IsCompact(p)
+	isCompact := podstate.IsCompact(p)
 	if len(p.Spec.InitContainers) == 0 && !isCompact {
 		f.runCheck(ctx, p)
 		return

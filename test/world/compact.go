@@ -12,7 +12,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // annotationStages lists the stages of a compact pod.
@@ -51,7 +51,7 @@ func (r *Run) stepCompact(p *corev1.Pod, h *host, random *rand.Rand) {
 	}
 	hasBegun := status != nil && status.State.Waiting == nil
 	isFirst := at == 0 && !hasBegun
-	isStopped := at > 0 && !(status != nil && status.State.Running != nil) && p.Annotations[skyhook.AnnotationStop] != ""
+	isStopped := at > 0 && !(status != nil && status.State.Running != nil) && p.Annotations[podstate.AnnotationStop] != ""
 	message := ""
 	if stages[at].Container == "interrupt" {
 		proof, isDone := r.interrupt(p, &p.Spec.Containers[0], h)

@@ -24,7 +24,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -132,8 +132,8 @@ func (o *LogsOptions) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 }
 
 // containersOf returns the containers of a pod that run stages of the package, of the stage that is asked for if one is.
-func (o *LogsOptions) containersOf(p *corev1.Pod) []skyhook.StageContainer {
-	return slices.DeleteFunc(skyhook.StageContainers(p), func(c skyhook.StageContainer) bool {
+func (o *LogsOptions) containersOf(p *corev1.Pod) []podstate.StageContainer {
+	return slices.DeleteFunc(podstate.StageContainers(p), func(c podstate.StageContainer) bool {
 		return c.Package != o.Pkg || o.Stage != "" && string(c.Stage) != o.Stage
 	})
 }

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// DefaultImageVolumesFrom is the version of Kubernetes from which kubelets mount images as volumes without a feature gate.
+const DefaultImageVolumesFrom = "1.35"
+
+// imageRuntimes are the container runtimes that mount images, each with the version from which it does.
+var imageRuntimes = map[string]string{"containerd": "2.1.0", "cri-o": "1.31.0"}
+
+// WantsCompact reports whether stages share pods on the nodes that can mount images.
+func (f *Facts) WantsCompact() bool {
+	layout := f.Skyhook.Spec.PodLayout
+	if layout == "" {
+		layout = f.Config.PodLayout
+	}
+	return layout == v1alpha1.PodLayoutCompact
+}
+
+// MountProblem returns why a node cannot mount images; empty if it can, as far as is known.
+func (f *Facts) MountProblem(n *node.Node, rec *node.SkyhookRecord) string {
+	if rec.Unmounted != "" && rec.Unmounted == MountVersions(n) {
+		return "it could not mount an image, with kubelet and runtime " + rec.Unmounted
+	}
+	return mountingVersions{n.Kubelet, n.Runtime}.findProblem(cmp.Or(f.Config.ImageVolumesFrom, DefaultImageVolumesFrom))
+}
+
+// mountingVersions are the versions of what mounts images on a node.
+type mountingVersions struct{ kubelet, runtime string }
+
+// findProblem returns why images are not mounted; from is the version of Kubernetes from which kubelets mount them.
+func (v mountingVersions) findProblem(from string) string {
+	if _, err := pack.ParseVersion(v.kubelet); err != nil || pack.CompareVersions(withoutSuffix(v.kubelet), from) < 0 {
+		return fmt.Sprintf("its kubelet %s is older than %s", v.kubelet, from)
+	}
+	name, version, _ := strings.Cut(v.runtime, "://")
+	oldest, isKnown := imageRuntimes[name]
+	switch {
+	case !isKnown:
+		return fmt.Sprintf("its container runtime %s is not known to mount images", v.runtime)
+	case pack.CompareVersions(withoutSuffix(version), oldest) < 0:
+		return fmt.Sprintf("its container runtime %s is older than %s", v.runtime, oldest)
+	}
+	return ""
+}
+
+// withoutSuffix leaves out what distributions and pre-releases add to a version.
+func withoutSuffix(version string) string {
+	if at := strings.IndexAny(version, "-+~"); at >= 0 {
+		return version[:at]
+	}
+	return version
+}
+
+// MountVersions identifies what mounts images on a node.
+func MountVersions(n *node.Node) string { return node.Truncate(n.Kubelet+" "+n.Runtime, 120) }
+
+// IsCompactOn reports whether the stages of a node share pods.
+func (f *Facts) IsCompactOn(n *node.Node, rec *node.SkyhookRecord) bool {
+	return f.WantsCompact() && f.MountProblem(n, rec) == ""
+}
+
+// IsCompactStep reports whether a step on such a node mounts the image of its package. Another agent than ours may not know how, and
+// what a node pulled for a volume it does not say: a digest that is to be recorded needs a container.
+func (f *Facts) IsCompactStep(st *Step, n *node.Node, rec *node.SkyhookRecord) bool {
+	return st.Definition.Package.AgentImageOverride == "" && f.ExclusiveKey(st) == "" && f.IsCompactOn(n, rec)
+}
+
+// MayJoin reports whether a step may share a pod with the steps before and after it.
+func (f *Facts) MayJoin(st *Step, n *node.Node, rec *node.SkyhookRecord) bool {
+	return !st.IsInterrupt() && !st.IsUninstall() && st.NotYet == nil && st.Keys == nil && !rec.Apart && f.IsCompactStep(st, n, rec)
+}

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+)
+
+// Marks returns the marks that a Skyhook and its policy put on nodes; the policy may be nil.
+func Marks(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) v1alpha1.NodeMarks {
+	if p == nil {
+		return s.Spec.NodeMarks.Union(nil)
+	}
+	return s.Spec.NodeMarks.Union(p.Spec.NodeMarks)
+}
+
+// PolicyName is the policy that applies to a Skyhook, or none: the one it names, otherwise, when it has no budget of its own,
+// the operator's default.
+func PolicyName(s *v1alpha1.Skyhook, c Config) (name string, byDefault bool) {
+	if s.Spec.DeploymentPolicy != "" {
+		return s.Spec.DeploymentPolicy, false
+	}
+	if b := s.Spec.InterruptionBudget; b.Percent != nil || b.Count != nil {
+		return "", false
+	}
+	return c.DefaultPolicy, c.DefaultPolicy != ""
+}
+
+// PolicyName returns the name of the policy that applies to the Skyhook; empty for none.
+func (f *Facts) PolicyName() string {
+	name, _ := PolicyName(f.Skyhook, f.Config)
+	return name
+}
+
+// Windows returns the windows of the policy; nil for none.
+func (f *Facts) Windows() *v1alpha1.Windows {
+	if f.Policy == nil {
+		return nil
+	}
+	return f.Policy.Spec.Windows
+}
+
+// Proofs returns the proofs that a Skyhook and its policy ask for.
+func Proofs(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) node.Proofs {
+	if p == nil {
+		return node.NewProofs(s.Spec.Proof)
+	}
+	return node.NewProofs(s.Spec.Proof, p.Spec.Proof)
+}
+
+// IsProving reports whether all work of a Skyhook is done on a node and its proof is waited for.
+func IsProving(s *v1alpha1.Skyhook, n *node.Node) bool {
+	rec := n.Skyhook(s.Name).Record
+	return rec.Admitted && rec.Proving != nil && rec.Node == n.UID && rec.Skyhook == string(s.UID)
+}
+
+// HasBudget reports whether a budget or a policy limits how many nodes are in progress at the same time. A budget of 100 percent
+// that somebody wrote is one.
+func (f *Facts) HasBudget() bool {
+	b := f.Skyhook.Spec.InterruptionBudget
+	return b.Percent != nil || b.Count != nil || f.PolicyName() != ""
+}

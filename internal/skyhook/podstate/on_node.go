@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// OnNode are the pods of a Skyhook on a node, in the order of their creation.
+type OnNode struct {
+	Work  []*Pod // that run stages, interrupts and commands of proofs
+	Drift []*Pod // that check the node for drift
+	Pulls []*Pod // that pull images before the node's turn
+}
+
+// ReadAll reads the pods of a Skyhook on a node. Those that check for drift or pull images are apart: they are no work, unless the
+// Skyhook is being deleted and waits until they are gone.
+func ReadAll(pods []*corev1.Pod, isDeleting bool) (out OnNode) {
+	read := make([]*Pod, len(pods))
+	for i, p := range pods {
+		read[i] = Read(p)
+	}
+	slices.SortFunc(read, func(a, b *Pod) int { return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) })
+	for _, p := range read {
+		switch {
+		case p.Drift != nil && !isDeleting:
+			out.Drift = append(out.Drift, p)
+		case p.Pull != nil && !isDeleting:
+			out.Pulls = append(out.Pulls, p)
+		default:
+			out.Work = append(out.Work, p)
+		}
+	}
+	return out
+}
+
+// FindDrift returns the pod of this name that checks the node for drift; nil if there is none.
+func (p OnNode) FindDrift(name string) *corev1.Pod {
+	for _, pod := range p.Drift {
+		if pod.Name == name {
+			return pod.Drift
+		}
+	}
+	return nil
+}
