@@ -10,10 +10,7 @@ import (
 
 // Marks returns the marks that a Skyhook and its policy put on nodes; the policy may be nil.
 func Marks(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) v1alpha1.NodeMarks {
-	if p == nil {
-		return s.Spec.NodeMarks.Union(nil)
-	}
-	return s.Spec.NodeMarks.Union(p.Spec.NodeMarks)
+	return node.MarksOf(s.Spec.NodeMarks, p)
 }
 
 // PolicyName is the policy that applies to a Skyhook, or none: the one it names, otherwise, when it has no budget of its own,
@@ -44,10 +41,7 @@ func (f *Facts) Windows() *v1alpha1.Windows {
 
 // Proofs returns the proofs that a Skyhook and its policy ask for.
 func Proofs(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) node.Proofs {
-	if p == nil {
-		return node.NewProofs(s.Spec.Proof)
-	}
-	return node.NewProofs(s.Spec.Proof, p.Spec.Proof)
+	return node.ProofsOf(s.Spec.Proof, p)
 }
 
 // IsProving reports whether all work of a Skyhook is done on a node and its proof is waited for.

@@ -153,19 +153,15 @@ func (r Recorder) inheritAdmission(rec *node.SkyhookRecord) {
 // placeHold cordons the node for this Skyhook.
 func (r Recorder) placeHold(a rollout.Action, n *node.Node, holds []rollout.Hold) node.Edit {
 	name := r.Facts.Skyhook.Name
-	e, on := node.Edit{}, n.Skyhook(name)
+	by, on := node.Holder{Owner: plan.Ref(name), Marks: plan.Marks(r.Facts.Skyhook, r.Facts.Policy), UsualVisit: r.Usual}, n.Skyhook(name)
+	var record func(*node.Held) node.Edit
 	if !on.Cordoned || on.Record.Held == nil {
-		placed := n.Cordon(holds).Place(plan.Ref(name), r.Facts.Now).Of(plan.Ref(name))
-		e = EditRecord(r.Facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
-			rec.Held = &node.Held{At: node.WholeSeconds(r.Facts.Now), WasCordoned: placed.WasCordoned}
-		})
-		e = e.Plus(r.placeMarks(a, n))
+		record = func(held *node.Held) node.Edit {
+			return EditRecord(r.Facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) { rec.Held = held })
+		}
 	}
+	e := n.PlaceHold(by, holds, a.Why.Text, r.Facts.Now, record)
 	e.SetAnnotation(n, v1alpha1.PrefixCordon+name, "true")
-	if !n.Unschedulable {
-		e = e.Plus(node.ClearWasCordoned(n.With(e)))
-	}
-	e.SetUnschedulable(n, true)
 	return e
 }
 
@@ -194,8 +190,7 @@ func (r Recorder) releaseHold(n *node.Node, holds []rollout.Hold) node.Edit {
 	e.RemoveAnnotation(n, v1alpha1.PrefixCordon+name)
 	own := n.SkyhookHold(name)
 	own.WasCordoned = own.WasCordoned || on.RecordUnreadable
-	e.SetUnschedulable(n, n.Cordon(holds).With(own).Release(own.Owner).Unschedulable)
-	return e
+	return e.Plus(n.ReleaseHold(own, holds))
 }
 
 // recordRetirement records that the node is no longer in flight. With Wipe the Skyhook is being deleted.
