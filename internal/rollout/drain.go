@@ -28,8 +28,10 @@ func (t *Target) DrainBegan() time.Time {
 	return t.Drain.Since
 }
 
+// Path is the namespace and name of a pod.
 func (d *Pod) Path() string { return d.Namespace + "/" + d.Name }
 
+// HasProtectedPod reports whether a drain must wait for a pod on the node.
 func (t *Target) HasProtectedPod() bool {
 	return slices.ContainsFunc(t.Drain.Pods, func(p Pod) bool { return p.Wait })
 }

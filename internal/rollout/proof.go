@@ -29,11 +29,13 @@ func (p *Proof) ExpiresAt() time.Time {
 	return p.Observed.Add(p.Timeout)
 }
 
+// IsLate reports whether a proof has been waited for as long as it may be.
 func (p *Proof) IsLate(now time.Time) bool {
 	expires := p.ExpiresAt()
 	return !expires.IsZero() && !now.Before(expires)
 }
 
+// WaitReason is why a node is not given back yet.
 func (p *Proof) WaitReason(since time.Time) Why {
 	why := Why{Reason: ReasonProof, Text: "all work is done; it is checked whether the node may be given back"}
 	if p.Missing != nil {
@@ -43,6 +45,7 @@ func (p *Proof) WaitReason(since time.Time) Why {
 	return why
 }
 
+// FailureReason is why a node that was not proven in time failed, and what happens to it.
 func (p *Proof) FailureReason(outlook string) Why {
 	why := *p.Missing
 	why.Reason, why.Since = ReasonProofFailed, p.Since

@@ -211,6 +211,7 @@ type Omitted struct {
 	Excluded int // they have work, and a label or a taint excludes their node
 }
 
+// Total counts all targets that are left out.
 func (o *Omitted) Total() int { return o.Finished + o.Waiting + o.Blocked + o.Excluded }
 
 // OmittedWork returns how many targets with work a snapshot leaves out.

@@ -20,15 +20,17 @@ const (
 	maxCauses    = 3 // of one reason
 )
 
-// explainer explains one verdict and follows its causes, each target once.
-type explainer struct {
+// Explainer explains one verdict and follows its causes, each target once.
+type Explainer struct {
 	*Cluster
 	explained map[string]bool // by subject
 }
 
-func NewExplainer(v *Cluster) *explainer { return &explainer{Cluster: v, explained: map[string]bool{}} }
+// NewExplainer returns what explains the verdicts of a cluster, each cause once.
+func NewExplainer(v *Cluster) *Explainer { return &Explainer{Cluster: v, explained: map[string]bool{}} }
 
-func (x *explainer) Explain(r *rollout.Rollout, verdict rollout.Verdict) Explanation {
+// Explain says why a target waits or failed, and what helps.
+func (x *Explainer) Explain(r *rollout.Rollout, verdict rollout.Verdict) Explanation {
 	e := Explanation{
 		Subject: ShortName(r.Ref) + " on " + verdict.Node, Phase: string(verdict.Phase),
 		Reason: string(verdict.Why.Reason), Text: verdict.Why.Text, Help: x.findRemedy(r, verdict),
@@ -50,7 +52,7 @@ func (x *explainer) Explain(r *rollout.Rollout, verdict rollout.Verdict) Explana
 }
 
 // findRemedy returns what would end a wait, with the names of the objects.
-func (x *explainer) findRemedy(r *rollout.Rollout, verdict rollout.Verdict) string {
+func (x *Explainer) findRemedy(r *rollout.Rollout, verdict rollout.Verdict) string {
 	pkg := ""
 	if t := x.findTarget(r.Ref, verdict.Node); t != nil {
 		for _, k := range t.Tasks {
@@ -63,7 +65,7 @@ func (x *explainer) findRemedy(r *rollout.Rollout, verdict rollout.Verdict) stri
 }
 
 // explainCauses explains the reasons that cause a reason.
-func (x *explainer) explainCauses(r *rollout.Rollout, verdict rollout.Verdict) []Explanation {
+func (x *Explainer) explainCauses(r *rollout.Rollout, verdict rollout.Verdict) []Explanation {
 	switch verdict.Why.Reason {
 	case rollout.ReasonEarlierRollout, rollout.ReasonOccupied:
 		other := x.FindRollout(strings.Replace(verdict.Why.About, " ", "/", 1))
@@ -88,7 +90,7 @@ func (x *explainer) explainCauses(r *rollout.Rollout, verdict rollout.Verdict) [
 }
 
 // explainGroup explains the other targets that use the budget of a target's group.
-func (x *explainer) explainGroup(r *rollout.Rollout, verdict rollout.Verdict) []Explanation {
+func (x *Explainer) explainGroup(r *rollout.Rollout, verdict rollout.Verdict) []Explanation {
 	var group rollout.GroupRef
 	if t := x.findTarget(r.Ref, verdict.Node); t != nil {
 		group = t.Group
@@ -104,7 +106,7 @@ func (x *explainer) explainGroup(r *rollout.Rollout, verdict rollout.Verdict) []
 }
 
 // explainWave explains why the targets of an earlier compartment are not complete.
-func (x *explainer) explainWave(verdict rollout.Verdict) []Explanation {
+func (x *Explainer) explainWave(verdict rollout.Verdict) []Explanation {
 	before := rollout.ParseGroupRef(verdict.Why.About)
 	var all []Explanation
 	for i := range x.Snapshot.Rollouts {
@@ -118,7 +120,7 @@ func (x *explainer) explainWave(verdict rollout.Verdict) []Explanation {
 }
 
 // explainFirst explains each reason once, for the first matching targets of a rollout.
-func (x *explainer) explainFirst(r *rollout.Rollout, matches func(*rollout.Target, rollout.Verdict) bool) []Explanation {
+func (x *Explainer) explainFirst(r *rollout.Rollout, matches func(*rollout.Target, rollout.Verdict) bool) []Explanation {
 	var all []Explanation
 	index := map[rollout.Reason]int{}
 	for i, verdict := range x.ReportOf(r.Ref).Verdicts {

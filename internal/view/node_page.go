@@ -77,6 +77,7 @@ type NodeEvent struct {
 	Rollout string    `json:"rollout,omitempty"`
 }
 
+// NewNode returns what is shown of a node.
 func (v *Cluster) NewNode(n *node.Node) *Node {
 	out := &Node{
 		Name: n.Name, State: StateIdle, Ready: n.Ready, Cordoned: n.Unschedulable, Why: ExplainNode(v, n.Name), Status: []NodeSummary{},

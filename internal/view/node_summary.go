@@ -33,6 +33,7 @@ type PackageState struct {
 	Image    string         `json:"image"`
 }
 
+// CountRestarts counts the failed attempts on a node.
 func (s *NodeSummary) CountRestarts() int32 {
 	var sum int32
 	for _, p := range s.Packages {

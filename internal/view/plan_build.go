@@ -379,6 +379,7 @@ type reasonCount struct {
 	First  []string `json:"first"`
 }
 
+// Names are the rollouts that would change nodes, for -o name.
 func (p *Plan) Names() []string {
 	var names []string
 	for _, r := range p.Rollouts {

@@ -18,11 +18,13 @@ var LogStages = []string{
 	string(v1alpha1.StageConfig), string(v1alpha1.StageInterrupt), string(v1alpha1.StagePostInterrupt),
 }
 
+// HasStarted reports whether a container has run, so that it has a log.
 func HasStarted(s corev1.ContainerStatus) bool {
 	isRestarting := s.State.Waiting != nil && s.LastTerminationState.Terminated != nil
 	return s.State.Running != nil || s.State.Terminated != nil || isRestarting
 }
 
+// FormatContainerState says what a container does, or why it waits or ended.
 func FormatContainerState(s corev1.ContainerStatus) string {
 	switch {
 	case s.State.Running != nil:

@@ -46,6 +46,7 @@ type revisionImage struct {
 	Node    string `json:"pulledFirstBy"`
 }
 
+// NewRevision reads a revision from the object that keeps it.
 func (r *Revisions) NewRevision(from *appsv1.ControllerRevision) (Revision, error) {
 	packages, err := skyhook.PackagesOf(from)
 	if err != nil {
@@ -136,6 +137,7 @@ func formatPackageSpecs(packages map[string]v1alpha1.Package) (string, error) {
 	return string(text), nil
 }
 
+// Names are the revisions, for -o name.
 func (r *Revisions) Names() []string {
 	var names []string
 	for _, one := range r.All {

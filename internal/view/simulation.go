@@ -23,6 +23,7 @@ type Simulation struct {
 	MaxWaves int                `json:"-"` // of each rollout that are printed; 0 for all
 }
 
+// SimulatedRollout is what a simulation says about one rollout.
 type SimulatedRollout struct {
 	Name  rollout.Ref     `json:"name"`
 	Waves []simulatedWave `json:"waves"`
@@ -45,6 +46,7 @@ type simulatedStep struct {
 	What    string `json:"what,omitempty"`
 }
 
+// NewSimulation returns what is shown of a forecast.
 func NewSimulation(v *Cluster, c *Forecast, args []string) *Simulation {
 	now := v.Snapshot.Now.UTC()
 	s := &Simulation{Now: now, Took: FormatDuration(c.timeline.End.Sub(c.Start)), Complete: !c.isCut, Cut: c.isCut, Rollouts: []SimulatedRollout{}, Steps: []simulatedStep{}}
@@ -103,6 +105,7 @@ func ListSteps(v *Cluster, c *Forecast, args, nodes []string) []simulatedStep {
 	return steps
 }
 
+// Names are the rollouts that were simulated, for -o name.
 func (s *Simulation) Names() []string {
 	var names []string
 	for _, r := range s.Rollouts {

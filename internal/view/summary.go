@@ -81,6 +81,7 @@ type runningTask struct {
 	First []string `json:"first"`
 }
 
+// SummarizeRollout returns the status of a rollout.
 func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 	if op := v.endedNodeOp(r); op != nil {
 		return summarizeEnded(op)

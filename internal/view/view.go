@@ -46,6 +46,7 @@ type targetKey struct {
 	node    string
 }
 
+// Decide makes the plan from what was observed.
 func (v *Cluster) Decide() {
 	v.Snapshot, v.problems = cluster.Snapshot(v.Objects, v.Dump.Taken)
 	v.Plan = engine.Decide(v.Snapshot)
@@ -131,6 +132,7 @@ func groupName(r *rollout.Rollout, group rollout.GroupRef) string {
 	return group.String()
 }
 
+// ReportOf returns what the plan reports on a rollout; nil for nothing.
 func (v *Cluster) ReportOf(ref rollout.Ref) *rollout.Report {
 	at := slices.IndexFunc(v.Plan.Reports, func(r rollout.Report) bool { return r.Rollout == ref })
 	if at < 0 {
@@ -267,10 +269,12 @@ type operatorSettings struct {
 	Changed []string `json:"changed,omitempty"` // differences from the defaults, as flags
 }
 
+// SettingsOf returns the settings with which a cluster was decided about.
 func SettingsOf(cluster *dump.Cluster) operatorSettings {
 	return operatorSettings{Source: cmp.Or(cluster.Operator.Source, "the dump"), Changed: cluster.Operator.Changed()}
 }
 
+// HasEnded reports whether a NodeOp has completed or failed.
 func HasEnded(op *nodeopv1.NodeOp) bool {
 	return op.Status.Phase == nodeopv1.PhaseCompleted || op.Status.Phase == nodeopv1.PhaseFailed
 }

@@ -31,6 +31,7 @@ type ApproveOptions struct {
 	revoke             bool
 }
 
+// NewApproveCommand returns the command `approve`.
 func NewApproveCommand(f *session.Factory) *cobra.Command {
 	o := &ApproveOptions{Factory: f}
 	cmd := &cobra.Command{
@@ -65,6 +66,7 @@ type approval struct {
 	DryRun      bool             `json:"dryRun"`
 }
 
+// Run approves the next wave, or all of them.
 func (o *ApproveOptions) Run(ctx context.Context) error {
 	c, err := o.Connect()
 	if err != nil {

@@ -28,6 +28,7 @@ type cleanupOptions struct {
 	force bool
 }
 
+// NewCleanupCommand returns the command `cleanup`.
 func NewCleanupCommand(f *session.Factory) *cobra.Command {
 	o := &cleanupOptions{Factory: f}
 	cmd := &cobra.Command{

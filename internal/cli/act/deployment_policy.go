@@ -13,6 +13,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
+// NewDeploymentPolicyResetCommand returns the command `deployment-policy reset`.
 func NewDeploymentPolicyResetCommand(f *session.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset SKYHOOK",

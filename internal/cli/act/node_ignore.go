@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
+// NewNodeIgnoreCommand returns the command `node ignore`.
 func NewNodeIgnoreCommand(f *session.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ignore NODE…",
@@ -30,6 +31,7 @@ func NewNodeIgnoreCommand(f *session.Factory) *cobra.Command {
 	}
 }
 
+// NewNodeUnignoreCommand returns the command `node unignore`.
 func NewNodeUnignoreCommand(f *session.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:     "unignore NODE…",
@@ -43,6 +45,7 @@ func NewNodeUnignoreCommand(f *session.Factory) *cobra.Command {
 	}
 }
 
+// RunIgnore sets or removes the ignore label on nodes, and prints what was done.
 func RunIgnore(ctx context.Context, f *session.Factory, args []string, label *string, done string) error {
 	c, nodes, err := session.ConnectAndSelect(ctx, f, args)
 	if err != nil {

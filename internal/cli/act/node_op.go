@@ -43,6 +43,7 @@ type nodeOpOptions struct {
 	nodeOp *nodeopv1.NodeOp
 }
 
+// NewNodeRebootCommand returns the command `node reboot`.
 func NewNodeRebootCommand(f *session.Factory) *cobra.Command {
 	o := &nodeOpOptions{Factory: f, verb: "reboot", reboot: true, drain: true, uncordon: true}
 	return newNodeOpCommand(o, "reboot NODE… [-- CMD…]", "Drain and reboot nodes one after the other",
@@ -52,6 +53,7 @@ func NewNodeRebootCommand(f *session.Factory) *cobra.Command {
 			"  kubectl skyhook node reboot 'gpu-.*' --concurrency 2 --yes -- /host/usr/local/bin/before-reboot")
 }
 
+// NewNodeDrainCommand returns the command `node drain`.
 func NewNodeDrainCommand(f *session.Factory) *cobra.Command {
 	o := &nodeOpOptions{Factory: f, verb: "drain", drain: true}
 	return newNodeOpCommand(o, "drain NODE… [-- CMD…]", "Cordon and drain nodes one after the other",
@@ -61,6 +63,7 @@ func NewNodeDrainCommand(f *session.Factory) *cobra.Command {
 			"  kubectl skyhook node drain worker-1 --give-back -- chroot /host systemctl restart containerd")
 }
 
+// NewNodeRunCommand returns the command `node run`.
 func NewNodeRunCommand(f *session.Factory) *cobra.Command {
 	o := &nodeOpOptions{Factory: f, verb: "run", uncordon: true}
 	return newNodeOpCommand(o, "run NODE… -- CMD…", "Run a command once on nodes",

@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
+// NewNodeResetCommand returns the command `node reset`.
 func NewNodeResetCommand(f *session.Factory) *cobra.Command {
 	var name string
 	var sure session.Confirmation

@@ -31,6 +31,7 @@ type resetOptions struct {
 	batches     *batchState       // nil when no batches are reset
 }
 
+// NewResetCommand returns the command `reset`.
 func NewResetCommand(f *session.Factory) *cobra.Command {
 	o := &resetOptions{Factory: f}
 	cmd := &cobra.Command{

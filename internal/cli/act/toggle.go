@@ -31,6 +31,7 @@ type Toggle struct {
 	short, long string
 }
 
+// Toggles are the commands that switch a Skyhook between two states.
 var Toggles = []Toggle{
 	{
 		Verb: "pause", done: "paused", Annotation: v1alpha1.AnnotationPause, Set: true, field: "pause",
@@ -55,6 +56,7 @@ var Toggles = []Toggle{
 	},
 }
 
+// NewToggleCommand returns the command of a toggle.
 func NewToggleCommand(f *session.Factory, t Toggle) *cobra.Command {
 	var sure session.Confirmation
 	cmd := &cobra.Command{
@@ -74,6 +76,7 @@ func NewToggleCommand(f *session.Factory, t Toggle) *cobra.Command {
 	return cmd
 }
 
+// Run switches a Skyhook, unless it is in that state already.
 func (t *Toggle) Run(ctx context.Context, f *session.Factory, sure *session.Confirmation, name string) error {
 	c, err := f.Connect()
 	if err != nil {
@@ -132,4 +135,5 @@ func (t *Toggle) checkOperator(ctx context.Context, f *session.Factory, c client
 	return nil
 }
 
+// Capitalize returns a word with its first letter in upper case.
 func Capitalize(word string) string { return strings.ToUpper(word[:1]) + word[1:] }

@@ -32,6 +32,7 @@ type undoOptions struct {
 	force bool
 }
 
+// NewUndoCommand returns the command `undo`.
 func NewUndoCommand(f *session.Factory) *cobra.Command {
 	o := &undoOptions{Factory: f}
 	cmd := &cobra.Command{

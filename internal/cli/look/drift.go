@@ -27,6 +27,7 @@ import (
 // maxDriftLogs is of how many packages the differences are read.
 const maxDriftLogs = 20
 
+// NewDriftCommand returns the command `drift`.
 func NewDriftCommand(f *session.Factory) *cobra.Command {
 	var from session.ViewOptions
 	cmd := &cobra.Command{

@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
+// NewHistoryCommand returns the command `history`.
 func NewHistoryCommand(f *session.Factory) *cobra.Command {
 	var number int64
 	cmd := &cobra.Command{
@@ -91,6 +92,7 @@ func formatRevisionTable(r *view.Revisions, f *session.Factory, wide bool) strin
 	return output.FormatTable(header, f.ClipLastColumn(header, rows, 200, 0), f.Painter())
 }
 
+// NewDiffCommand returns the command `diff`.
 func NewDiffCommand(f *session.Factory) *cobra.Command {
 	var number int64
 	cmd := &cobra.Command{

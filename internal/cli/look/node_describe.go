@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
+// NewNodeDescribeCommand returns the command `node describe`.
 func NewNodeDescribeCommand(f *session.Factory) *cobra.Command {
 	var from session.ViewOptions
 	cmd := &cobra.Command{

@@ -21,6 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
+// NewNodeListCommand returns the command `node list`.
 func NewNodeListCommand(f *session.Factory) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{

@@ -14,6 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
+// NewNodeStatusCommand returns the command `node status`.
 func NewNodeStatusCommand(f *session.Factory) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{

@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
+// NewPolicyStatusCommand returns the command `deployment-policy status`.
 func NewPolicyStatusCommand(f *session.Factory) *cobra.Command {
 	var from session.ViewOptions
 	cmd := &cobra.Command{

@@ -30,6 +30,7 @@ type statusOptions struct {
 	search   string
 }
 
+// NewStatusCommand returns the command `status`.
 func NewStatusCommand(f *session.Factory) *cobra.Command {
 	o := &statusOptions{Factory: f}
 	cmd := &cobra.Command{

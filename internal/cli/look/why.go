@@ -15,6 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
+// NewWhyCommand returns the command `why`.
 func NewWhyCommand(f *session.Factory) *cobra.Command {
 	var from session.ViewOptions
 	cmd := &cobra.Command{

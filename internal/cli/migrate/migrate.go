@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/migrate"
 )
 
+// NewMigrateCommand returns the command `migrate`.
 func NewMigrateCommand(f *session.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",

@@ -11,6 +11,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/packagecli"
 )
 
+// NewPackageCommand returns the command `package`.
 func NewPackageCommand(f *session.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "package",

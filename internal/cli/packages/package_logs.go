@@ -68,6 +68,7 @@ func newPackageLogsCommand(f *session.Factory) *cobra.Command {
 	return cmd
 }
 
+// Run prints the logs of a package.
 func (o *LogsOptions) Run(ctx context.Context) error {
 	if o.Stage != "" && !slices.Contains(view.LogStages, o.Stage) {
 		return fmt.Errorf("--stage %q is not one of %s", o.Stage, strings.Join(view.LogStages, ", "))

@@ -66,6 +66,7 @@ func newPackageRerunCommand(f *session.Factory) *cobra.Command {
 	return cmd
 }
 
+// Run has a package run again on nodes.
 func (o *RerunOptions) Run(ctx context.Context) error {
 	if o.stage != "" && !slices.Contains(rerunStages, o.stage) {
 		return fmt.Errorf("--stage %q is not one of %s", o.stage, strings.Join(rerunStages, ", "))

@@ -33,6 +33,7 @@ type uiOptions struct {
 	allow  bool // changes
 }
 
+// NewUICommand returns the command `ui`.
 func NewUICommand(f *session.Factory) *cobra.Command {
 	o := &uiOptions{Factory: f}
 	cmd := &cobra.Command{

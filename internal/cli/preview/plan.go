@@ -18,6 +18,7 @@ import (
 // ExitChanges is the exit code of a plan with changes, as for diff.
 const ExitChanges = 2
 
+// NewPlanCommand returns the command `plan`.
 func NewPlanCommand(f *session.Factory) *cobra.Command {
 	var from session.ViewOptions
 	waves := -1

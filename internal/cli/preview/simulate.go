@@ -34,6 +34,7 @@ type simulateOptions struct {
 	steps     bool
 }
 
+// NewSimulateCommand returns the command `simulate`.
 func NewSimulateCommand(f *session.Factory) *cobra.Command {
 	o := &simulateOptions{Factory: f}
 	cmd := &cobra.Command{

@@ -24,6 +24,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
+// NewValidateCommand returns the command `validate`.
 func NewValidateCommand(f *session.Factory) *cobra.Command {
 	var files []string
 	strict := false

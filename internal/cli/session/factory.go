@@ -56,8 +56,10 @@ func NewFactory(in io.Reader, out, errOut io.Writer, version string) *Factory {
 	return &Factory{Printer: &output.Printer{In: in, Out: out, ErrOut: errOut}, Version: version, KubeFlags: flags}
 }
 
+// Namespace is the namespace of the operator.
 func (f *Factory) Namespace() string { return *f.KubeFlags.Namespace }
 
+// RestConfig is how the cluster is reached.
 func (f *Factory) RestConfig() (*rest.Config, error) {
 	c, err := f.KubeFlags.ToRESTConfig()
 	if err != nil {
@@ -85,6 +87,7 @@ func (f *Factory) Connect() (client.Client, error) {
 	return f.NewClient()
 }
 
+// NewClient returns a client for the kinds that commands use.
 func (f *Factory) NewClient() (client.Client, error) {
 	config, err := f.RestConfig()
 	if err != nil {

@@ -31,6 +31,7 @@ func (f *Factory) AddGlobalFlags(all *pflag.FlagSet) {
 	all.BoolVarP(&f.Verbose, "verbose", "v", false, "print requests to the API server to standard error")
 }
 
+// NewOptionsCommand returns the command `options`.
 func NewOptionsCommand(f *Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
@@ -79,6 +80,7 @@ func (f *Factory) AddNodeFlag(cmd *cobra.Command, nodes *[]string, usage string)
 // Confirmation holds the flags that answer the question before a change.
 type Confirmation struct{ Given bool }
 
+// AddFlags adds the flags that answer the question before it is asked.
 func (c *Confirmation) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&c.Given, "confirm", "y", false, "change without asking")
 	flags.BoolVar(&c.Given, "yes", false, "same as --confirm")
@@ -110,6 +112,7 @@ func (f *Factory) complete(cmd *cobra.Command, listKind schema.GroupVersionKind)
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// CompleteSkyhooks completes the name of a Skyhook.
 func (f *Factory) CompleteSkyhooks(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -117,6 +120,7 @@ func (f *Factory) CompleteSkyhooks(cmd *cobra.Command, args []string, _ string) 
 	return f.complete(cmd, v1alpha1.GroupVersion.WithKind("SkyhookList"))
 }
 
+// CompleteNodes completes names of nodes.
 func (f *Factory) CompleteNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return f.complete(cmd, corev1.SchemeGroupVersion.WithKind("NodeList"))
 }

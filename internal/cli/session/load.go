@@ -38,10 +38,12 @@ type ViewOptions struct {
 	files []string
 }
 
+// AddFromFlag adds --from.
 func (o *ViewOptions) AddFromFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.From, "from", "", "read this `FILE`, written by dump, instead of the cluster")
 }
 
+// AddFilesFlag adds --filename.
 func (o *ViewOptions) AddFilesFlag(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "merge the objects of this `FILE` or folder into what is there; - for standard input; may be repeated")
 }

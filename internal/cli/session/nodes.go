@@ -104,6 +104,7 @@ func nodeMatcher(arg string, nodes []*node.Node) (func(string) bool, error) {
 	return re.MatchString, nil
 }
 
+// NodeNames returns the names of nodes.
 func NodeNames(nodes []*node.Node) []string {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {

@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// YesOrDash is a cell of a table.
 func YesOrDash(yes bool) string {
 	if yes {
 		return "yes"

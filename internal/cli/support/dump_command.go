@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
+// NewDumpCommand returns the command `dump`.
 func NewDumpCommand(f *session.Factory) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{

@@ -28,6 +28,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
+// NewSupportBundleCommand returns the command `support-bundle`.
 func NewSupportBundleCommand(f *session.Factory) *cobra.Command {
 	file := "skyhook-support.tar.gz"
 	since := 24 * time.Hour

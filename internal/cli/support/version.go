@@ -14,6 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
+// NewVersionCommand returns the command `version`.
 func NewVersionCommand(f *session.Factory) *cobra.Command {
 	timeout := 10 * time.Second
 	clientOnly := false

@@ -37,12 +37,15 @@ type Work struct {
 	Effect *v1alpha1.Interrupt // in effect for the package; nil for none
 }
 
+// IsInterrupt reports whether a step is an interrupt.
 func (s *Step) IsInterrupt() bool { return IsInterruptStage(s.Stage) }
 
+// IsInterruptStage reports whether a stage is an interrupt, of whatever package.
 func IsInterruptStage(stage v1alpha1.Stage) bool {
 	return stage == v1alpha1.StageInterrupt || stage == v1alpha1.StageUninstallInterrupt
 }
 
+// IsUninstall reports whether a step belongs to the uninstall of its package.
 func (s *Step) IsUninstall() bool {
 	return s.Stage == v1alpha1.StageUninstall || s.Stage == v1alpha1.StageUninstallInterrupt
 }
@@ -54,6 +57,7 @@ type Entry struct {
 	Record *node.PackageRecord
 }
 
+// NewEntry returns an entry of a nodeState with its record.
 func NewEntry(key string, status v1alpha1.PackageStatus, rec *node.PackageRecord) Entry {
 	return Entry{key: key, PackageStatus: status, Record: rec}
 }
@@ -85,6 +89,7 @@ func (e Entry) IsUnderWay() bool {
 // hasFailed reports whether the last attempt of the entry's stage failed and no further one has begun.
 func (e Entry) hasFailed() bool { return e.State == v1alpha1.StateErroring && !e.IsUnderWay() }
 
+// DiffPackages compares what the spec wants on a node with what the node records.
 func (f *Facts) DiffPackages(t *Target) *Diff {
 	w := &Diff{facts: f, pods: t.Pods.Work, N: t.Node, On: t.On, Rec: t.Record, wanted: f.WantedOn(&t.Record), Entries: map[string][]Entry{}}
 	for _, key := range slices.Sorted(maps.Keys(t.On.State)) {
@@ -337,6 +342,7 @@ func (w *Diff) stageChain(key string, def *Definition, next Work, start v1alpha1
 	return out
 }
 
+// NewStep returns the step that runs one stage of a package.
 func NewStep(def *Definition, next Work, stage v1alpha1.Stage) *Step {
 	s := &Step{Stage: stage, Definition: def, Work: next}
 	if s.IsInterrupt() {
@@ -346,6 +352,7 @@ func NewStep(def *Definition, next Work, stage v1alpha1.Stage) *Step {
 	return s
 }
 
+// SetKey sets the package and version of a step, and with them its id.
 func (s *Step) SetKey(key string) {
 	s.Key, s.ID = key, key+"/"+string(s.Stage)
 	s.Name, s.Version, _ = strings.Cut(key, "|")

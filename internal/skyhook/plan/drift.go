@@ -76,6 +76,7 @@ func (f *Facts) CheckedPackages(rec *node.SkyhookRecord) map[string]*Definition 
 	return out
 }
 
+// HasPackageToCheck reports whether a node has a finished package that can be checked for drift.
 func (f *Facts) HasPackageToCheck(rec *node.SkyhookRecord) bool {
 	for _, p := range rec.Packages {
 		if p.Goal == "" && !p.Kept && f.Definition(p.Hash) != nil {

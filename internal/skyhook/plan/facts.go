@@ -132,6 +132,7 @@ func (k Keys) HasCondition(conditions []corev1.NodeCondition) bool {
 	return slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool { return k.IsCondition(c.Type) })
 }
 
+// PackageList names the packages of the spec with their versions.
 func (f *Facts) PackageList() string {
 	var out []string
 	for _, name := range SortedNames(f.Packages) {

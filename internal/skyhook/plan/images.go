@@ -15,6 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
+// MostPins and MostDeviations bound lists of the status.
 const (
 	MostPins       = 200
 	MostDeviations = 20
@@ -29,8 +30,10 @@ const (
 // ImageKey is what a digest is recorded for.
 type ImageKey struct{ Name, Version, Image string }
 
+// KeyOfPin is the image that a recorded digest is for.
 func KeyOfPin(p v1alpha1.ImagePin) ImageKey { return ImageKey{p.Package, p.Version, p.Image} }
 
+// ImageKey is the image of a definition.
 func (d *Definition) ImageKey() ImageKey {
 	return ImageKey{d.Package.Name, string(d.Package.Version), d.Package.Image}
 }
@@ -148,6 +151,7 @@ func knownPins(stored []v1alpha1.ImagePin, revisions []Revision) []v1alpha1.Imag
 	return out
 }
 
+// OwnerReferences has an object deleted with its Skyhook.
 func OwnerReferences(s *v1alpha1.Skyhook) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{

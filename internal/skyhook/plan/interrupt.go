@@ -63,6 +63,7 @@ func CoversInterrupt(i, other *v1alpha1.Interrupt) bool {
 	return SameInterrupt(MergeInterrupts(i, other), Normalised(i))
 }
 
+// SameInterrupt reports whether two interrupts do the same.
 func SameInterrupt(a, b *v1alpha1.Interrupt) bool {
 	if a == nil || b == nil {
 		return a == b

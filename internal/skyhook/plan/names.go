@@ -74,8 +74,10 @@ func ConfigMapName(skyhook, name, version string) string {
 	}, strings.ToLower(skyhook+"-"+name+"-"+version))
 }
 
+// MetadataName is the name of the ConfigMap with the labels and annotations of a node.
 func MetadataName(skyhook, node string) string { return SafeName(253, skyhook, node, "metadata") }
 
+// DefinitionName is the name of the ConfigMap that keeps a definition.
 func DefinitionName(skyhook string, d *Definition) string {
 	readable := replaceInvalid(skyhook + "-" + d.Package.Name + "-" + string(d.Package.Version))
 	if most := 253 - 1 - len(d.Hash); len(readable) > most {
@@ -139,6 +141,7 @@ func (c Config) CopyDir(skyhook, uid, name, version string, generation int64) st
 	return path.Join(c.CopyDirRoot, skyhook, name+"-"+version+"-"+uid+"-"+strconv.FormatInt(generation, 10))
 }
 
+// ResourceID is the documented id of an admission of a package.
 func ResourceID(skyhook, uid, name, version string, generation int64) string {
 	return pack.ResourceID{Owner: skyhook + "-" + uid + "-" + strconv.FormatInt(generation, 10), Package: name, Version: version}.String()
 }
@@ -164,8 +167,10 @@ func ImageTag(image string) string {
 // Ref returns the reference of a Skyhook, its rollout and its holds.
 func Ref(skyhook string) rollout.Ref { return rollout.Ref{Kind: Kind, Name: skyhook} }
 
+// SortedNames returns the keys of a map in order.
 func SortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
+// CutKey splits the key of a nodeState.
 func CutKey(key string) (name, version string, ok bool) { return strings.Cut(key, "|") }
 
 // WasEdited reports whether a step differs from the one whose attempts are recorded: an edit may have fixed it.

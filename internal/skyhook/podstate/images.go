@@ -88,10 +88,12 @@ func pullReason(status *corev1.ContainerStatus) *rollout.Why {
 	return &rollout.Why{Reason: rollout.ReasonImagePull, Text: fmt.Sprintf("image %s cannot be pulled: %s", status.Image, node.Truncate(message, 200))}
 }
 
+// HasNodeShutDown reports whether a pod ended because its node was shut down.
 func HasNodeShutDown(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed && slices.Contains(shutdownReasons, p.Status.Reason)
 }
 
+// FindPullContainer finds the container that pulls an image, and its status.
 func FindPullContainer(p *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus) {
 	var container *corev1.Container
 	for i := range p.Spec.Containers {

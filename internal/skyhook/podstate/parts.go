@@ -33,8 +33,10 @@ type Stage struct {
 	Effect     *v1alpha1.Interrupt `json:"effect,omitempty"`
 }
 
+// Key is the key of the nodeState of a stage.
 func (s *Stage) Key() string { return s.Name + "|" + s.Version }
 
+// ID is the id of the task of a stage.
 func (s *Stage) ID() string { return s.Key() + "/" + string(s.Stage) }
 
 // ReadStages reads the stages of a compact pod, in their order; nil for another pod, or if they cannot be read.

@@ -93,6 +93,7 @@ func ReadPodAnnotation(p *corev1.Pod) (Annotation, bool) {
 	return t, t.Name != "" && t.Version != "" && slices.Contains(node.Stages, t.Stage)
 }
 
+// WritePodAnnotation encodes what a pod was made from.
 func WritePodAnnotation(t Annotation) string { return node.EncodeJSON(t) }
 
 // Read returns the state of a pod of this Skyhook.
@@ -173,6 +174,7 @@ func (s *Pod) readStatus(p *corev1.Pod) {
 	s.State, s.Healthy = Succeeded, true
 }
 
+// StatusOf finds the status of a container; nil if there is none.
 func StatusOf(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range statuses {
