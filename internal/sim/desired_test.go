@@ -230,7 +230,7 @@ func (s *faultTest) compileAll() {
 			}
 			w.compileRollback(r, t)
 			w.compileTarget(r, t, n)
-			s.compileProof(w, r, t)
+			s.compileProof(w, t)
 			s.compileDrift(w, r, t)
 			s.compilePull(w, r, t)
 		}
@@ -301,7 +301,7 @@ func (w *desiredRollout) findAnyGoal(r *rollout.Rollout, t *rollout.Target) stri
 }
 
 // compileProof adds what is asked for of a node before it is given back.
-func (s *faultTest) compileProof(w *desiredRollout, r *rollout.Rollout, t *rollout.Target) {
+func (s *faultTest) compileProof(w *desiredRollout, t *rollout.Target) {
 	if w.proof == nil {
 		t.Proof = nil
 		return

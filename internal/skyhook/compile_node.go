@@ -153,10 +153,10 @@ func (c *nodeCompiler) compileWork(t *plan.Target, out *rollout.Target) {
 	switch {
 	case c.facts.Deleting && !c.hasMarks(t.Node):
 		out.Wiped, out.Visit.Admitted = true, false
-		c.addStrays(t, out, nil)
+		c.addStrays(out, nil)
 	case isUnreadable:
 		out.Blocked = &rollout.Why{Reason: rollout.ReasonStateUnreadable, Text: t.On.Problem, About: "Node " + t.Node.Name}
-		c.addStrays(t, out, nil)
+		c.addStrays(out, nil)
 	case out.Leaving:
 		c.compileLeaving(t, out)
 	default:
@@ -203,7 +203,7 @@ func (c *nodeCompiler) compileLeaving(t *plan.Target, out *rollout.Target) {
 	}
 	of := c.compileAll(w, p.Removal)
 	out.Tasks, out.Objects.Queues, t.Steps = of.tasks, of.queues, of.steps
-	c.addStrays(t, out, of.used)
+	c.addStrays(out, of.used)
 }
 
 // compileTasks compiles the tasks of a selected node. Nodes with the same state have the same tasks, which are computed
@@ -230,7 +230,7 @@ func (c *nodeCompiler) compileTasks(t *plan.Target, out *rollout.Target) {
 	if d.blocked {
 		out.Blocked = d.stuck
 	}
-	c.addStrays(t, out, d.used)
+	c.addStrays(out, d.used)
 	c.markStale(t, d)
 }
 

@@ -25,16 +25,26 @@ const (
 	DefaultImageVolumesFrom = plan.DefaultImageVolumesFrom
 )
 
-// What goes in, and what comes out.
-type (
-	Input      = plan.Input
-	Config     = plan.Config
-	Definition = plan.Definition
-	Revision   = plan.Revision
-	Problem    = plan.Problem
-	Event      = report.Event
-	Tally      = report.Tally
-)
+// Input is what a Skyhook is compiled from.
+type Input = plan.Input
+
+// Config has the settings of the operator that concern Skyhooks.
+type Config = plan.Config
+
+// Definition is a package of the spec, as it is frozen.
+type Definition = plan.Definition
+
+// Revision is an earlier spec.
+type Revision = plan.Revision
+
+// Problem is something about a Skyhook that its author should change.
+type Problem = plan.Problem
+
+// Event is an event on a node, on the Skyhook, or on both.
+type Event = report.Event
+
+// Tally counts the nodes of one package version.
+type Tally = report.Tally
 
 // Ref returns the reference of a Skyhook, its rollout and its holds.
 func Ref(skyhook string) rollout.Ref { return plan.Ref(skyhook) }

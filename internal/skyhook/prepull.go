@@ -49,12 +49,12 @@ func (c *nodeCompiler) compilePull(t *plan.Target, out *rollout.Target) {
 		}
 	}
 	if out.Pull.Needed && out.Pull.Object == "" {
-		c.compileNextPull(t, images, out.Pull)
+		c.compileNextPull(images, out.Pull)
 	}
 }
 
 // compileNextPull says what a pull that has not begun waits for.
-func (c *nodeCompiler) compileNextPull(t *plan.Target, images []render.PulledImage, p *rollout.Pull) {
+func (c *nodeCompiler) compileNextPull(images []render.PulledImage, p *rollout.Pull) {
 	for _, image := range images {
 		if key := c.pullKey(image); key != "" {
 			p.Exclusive = append(p.Exclusive, rollout.PullKey{Key: key})

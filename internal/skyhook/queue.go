@@ -132,7 +132,7 @@ func (c *nodeCompiler) findQueued(w *plan.Diff, st *plan.Step) *podstate.Pod {
 
 // settleQueues decides which tasks really run in pods that go on. A pod ends before the first part that no task wants, and before a
 // task that waits for something else. Other tasks wait until it has ended.
-func (c *nodeCompiler) settleQueues(w *plan.Diff, steps []*plan.Step, tasks []rollout.Task, queued map[*podstate.Pod]int) (queues []rollout.Queue) {
+func (c *nodeCompiler) settleQueues(steps []*plan.Step, tasks []rollout.Task, queued map[*podstate.Pod]int) (queues []rollout.Queue) {
 	ends := ""
 	for _, pod := range c.pods.Work {
 		if !pod.MayGoOn() {

@@ -39,7 +39,7 @@ func (c *nodeCompiler) compileAll(w *plan.Diff, steps []*plan.Step) compiledTask
 		}
 		out.tasks = append(out.tasks, task)
 	}
-	out.queues = c.settleQueues(w, steps, out.tasks, queued)
+	out.queues = c.settleQueues(steps, out.tasks, queued)
 	return out
 }
 
@@ -47,7 +47,7 @@ func (c *nodeCompiler) compileAll(w *plan.Diff, steps []*plan.Step) compiledTask
 const deletionGrace = time.Minute
 
 // addStrays adds the pods that belong to no task, and those that are being deleted.
-func (c *nodeCompiler) addStrays(t *plan.Target, out *rollout.Target, used map[*podstate.Pod]bool) {
+func (c *nodeCompiler) addStrays(out *rollout.Target, used map[*podstate.Pod]bool) {
 	for _, pod := range c.pods.Work {
 		switch {
 		case pod.Leaving && pod.State != podstate.Succeeded:
@@ -120,7 +120,7 @@ func (c *nodeCompiler) compileTask(w *plan.Diff, st *plan.Step, used map[*podsta
 	if pod == nil {
 		task.State, task.Lost = task.Recorded, true
 		c.waitForName(w, st, &task)
-		c.applyRefusal(w.N, &task)
+		c.applyRefusal(&task)
 		return task
 	}
 	used[pod.Outer()] = true
@@ -129,7 +129,7 @@ func (c *nodeCompiler) compileTask(w *plan.Diff, st *plan.Step, used map[*podsta
 }
 
 // applyRefusal sets the task's state from the refusal of its pod, which is a failed attempt.
-func (c *nodeCompiler) applyRefusal(n *node.Node, task *rollout.Task) {
+func (c *nodeCompiler) applyRefusal(task *rollout.Task) {
 	refused, isRefused := c.refused[task.ID]
 	if !isRefused || task.Recorded != rollout.StateRunning || task.Object.Leaving {
 		return

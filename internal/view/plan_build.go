@@ -301,7 +301,7 @@ type Plan struct {
 	Changes  bool             `json:"changes"`
 	Rollouts []RolloutPlan    `json:"rollouts"`
 	Actions  []planAction     `json:"actions"` // of the next reconcile
-	Settings operatorSettings `json:"settings"`
+	Settings OperatorSettings `json:"settings"`
 }
 
 // RolloutPlan is the plan of one rollout.

@@ -19,7 +19,7 @@ type Simulation struct {
 	Complete bool               `json:"complete"`
 	Cut      bool               `json:"cut,omitempty"` // on a page: it was stopped before its end, because it took too long
 	Rollouts []SimulatedRollout `json:"rollouts"`
-	Steps    []simulatedStep    `json:"steps"`
+	Steps    []SimulatedStep    `json:"steps"`
 	MaxWaves int                `json:"-"` // of each rollout that are printed; 0 for all
 }
 
@@ -38,7 +38,8 @@ type simulatedWave struct {
 	WaveTimes
 }
 
-type simulatedStep struct {
+// SimulatedStep is what one simulated pass decides.
+type SimulatedStep struct {
 	At      string `json:"at"`
 	Node    string `json:"node"`
 	Rollout string `json:"rollout"`
@@ -49,7 +50,7 @@ type simulatedStep struct {
 // NewSimulation returns what is shown of a forecast.
 func NewSimulation(v *Cluster, c *Forecast, args []string) *Simulation {
 	now := v.Snapshot.Now.UTC()
-	s := &Simulation{Now: now, Took: FormatDuration(c.timeline.End.Sub(c.Start)), Complete: !c.isCut, Cut: c.isCut, Rollouts: []SimulatedRollout{}, Steps: []simulatedStep{}}
+	s := &Simulation{Now: now, Took: FormatDuration(c.timeline.End.Sub(c.Start)), Complete: !c.isCut, Cut: c.isCut, Rollouts: []SimulatedRollout{}, Steps: []SimulatedStep{}}
 	ends := c.findEnds()
 	for _, r := range v.SelectRollouts(args) {
 		sr := SimulatedRollout{Name: r.Ref, Waves: []simulatedWave{}}
@@ -91,13 +92,13 @@ func (c *Forecast) findEnds() map[targetKey]time.Duration {
 }
 
 // ListSteps returns all actions on nodes, one rollout after the other; without nodes those on all nodes.
-func ListSteps(v *Cluster, c *Forecast, args, nodes []string) []simulatedStep {
-	steps := []simulatedStep{}
+func ListSteps(v *Cluster, c *Forecast, args, nodes []string) []SimulatedStep {
+	steps := []SimulatedStep{}
 	for _, r := range v.SelectRollouts(args) {
 		for _, m := range c.timeline.Steps {
 			for _, act := range m.Actions {
 				if act.Rollout == r.Ref && (len(nodes) == 0 || slices.Contains(nodes, act.Node)) {
-					steps = append(steps, simulatedStep{FormatDuration(m.At.Sub(c.Start)), act.Node, ShortName(r.Ref), string(act.Verb), v.actionObject(act)})
+					steps = append(steps, SimulatedStep{FormatDuration(m.At.Sub(c.Start)), act.Node, ShortName(r.Ref), string(act.Verb), v.actionObject(act)})
 				}
 			}
 		}

@@ -263,15 +263,15 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// operatorSettings are the settings of the operator that decisions are made with.
-type operatorSettings struct {
+// OperatorSettings are the settings of the operator that decisions are made with.
+type OperatorSettings struct {
 	Source  string   `json:"source"`
 	Changed []string `json:"changed,omitempty"` // differences from the defaults, as flags
 }
 
 // SettingsOf returns the settings with which a cluster was decided about.
-func SettingsOf(cluster *dump.Cluster) operatorSettings {
-	return operatorSettings{Source: cmp.Or(cluster.Operator.Source, "the dump"), Changed: cluster.Operator.Changed()}
+func SettingsOf(cluster *dump.Cluster) OperatorSettings {
+	return OperatorSettings{Source: cmp.Or(cluster.Operator.Source, "the dump"), Changed: cluster.Operator.Changed()}
 }
 
 // HasEnded reports whether a NodeOp has completed or failed.

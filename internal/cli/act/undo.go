@@ -121,7 +121,7 @@ func (o *undoOptions) preview(ctx context.Context, all *view.Revisions, to *view
 	if err != nil {
 		return err
 	}
-	if err := session.LoadNextPods(v, ctx, o.Factory); err != nil {
+	if err := session.LoadNextPods(ctx, o.Factory, v); err != nil {
 		return err
 	}
 	p := view.BuildPlan(v, []string{o.name}, view.LimitWaves(-1, 10, len(v.Snapshot.Nodes)))

@@ -61,7 +61,7 @@ func runDrift(ctx context.Context, f *session.Factory, from session.ViewOptions,
 		return err
 	}
 	if name != "" && v.Dump.Live() {
-		if err := readDiffs(report, ctx, f); err != nil {
+		if err := readDiffs(ctx, f, report); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func runDrift(ctx context.Context, f *session.Factory, from session.ViewOptions,
 }
 
 // readDiffs reads from the logs of the pods that checked how files differ.
-func readDiffs(r *view.DriftReport, ctx context.Context, f *session.Factory) error {
+func readDiffs(ctx context.Context, f *session.Factory, r *view.DriftReport) error {
 	core, err := f.CoreClient()
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func runNodeDescribe(ctx context.Context, f *session.Factory, from session.ViewO
 		return fmt.Errorf("there is no node %q", name)
 	}
 	described := v.NewNode(n)
-	if err := AddRead(v, ctx, f, described); err != nil {
+	if err := AddRead(ctx, f, v, described); err != nil {
 		return err
 	}
 	return f.Print(output.Answer{Value: described, Names: output.WithKind("node", n.Name), Text: func(bool) string {

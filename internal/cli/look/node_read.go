@@ -26,13 +26,13 @@ import (
 const logLines = 50
 
 // AddRead adds what only the API server knows of a node: events, logs of stages, and differences of files. A dump has none.
-func AddRead(v *view.Cluster, ctx context.Context, f *session.Factory, out *view.Node) error {
+func AddRead(ctx context.Context, f *session.Factory, v *view.Cluster, out *view.Node) error {
 	if !v.Dump.Live() {
 		return nil
 	}
 	out.Events = listEvents(ctx, f, out.Name)
 	if out.Drift != nil {
-		if err := readDiffs(out.Drift, ctx, f); err != nil {
+		if err := readDiffs(ctx, f, out.Drift); err != nil {
 			return err
 		}
 	}
@@ -40,7 +40,7 @@ func AddRead(v *view.Cluster, ctx context.Context, f *session.Factory, out *view
 		for j := range out.Work[i].Stages {
 			stage := &out.Work[i].Stages[j]
 			if isLive := stage.State == string(rollout.StateRunning) || stage.State == string(rollout.StateFailing); isLive {
-				stage.Log = readLog(v, ctx, f, out.Work[i].Rollout, out.Name, stage)
+				stage.Log = readLog(ctx, f, v, out.Work[i].Rollout, out.Name, stage)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func listEvents(ctx context.Context, f *session.Factory, name string) []view.Nod
 }
 
 // readLog returns the end of the log of a stage, as package logs prints it, or of a step of a NodeOp.
-func readLog(v *view.Cluster, ctx context.Context, f *session.Factory, of, nodeName string, stage *view.Stage) string {
+func readLog(ctx context.Context, f *session.Factory, v *view.Cluster, of, nodeName string, stage *view.Stage) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if r := v.FindRollout(of); r != nil && v.NodeOpOf(r) != nil {

@@ -56,7 +56,7 @@ func (s *uiSource) node(ctx context.Context, name string) (*ui.Node, error) {
 	}
 	out := &ui.Node{Node: v.NewNode(n), Offers: s.offersOfNode(n)}
 	s.mu.Unlock()
-	return out, look.AddRead(v, ctx, s.factory, out.Node)
+	return out, look.AddRead(ctx, s.factory, v, out.Node)
 }
 
 // plan returns the data of the page of what comes next: for the cluster, and for a manifest that is not applied.

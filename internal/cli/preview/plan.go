@@ -52,7 +52,7 @@ func runPlan(ctx context.Context, f *session.Factory, from session.ViewOptions, 
 	if err := v.CheckNames(args); err != nil {
 		return err
 	}
-	if err := session.LoadNextPods(v, ctx, f); err != nil {
+	if err := session.LoadNextPods(ctx, f, v); err != nil {
 		return err
 	}
 	p := view.BuildPlan(v, args, view.LimitWaves(waves, 10, len(v.Snapshot.Nodes)))

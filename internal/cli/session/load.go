@@ -176,7 +176,7 @@ func NewViewAfter(ctx context.Context, f *Factory, c *dump.Cluster, parsed []*no
 		f.Warn("%v", v.Objects.Err)
 	}
 	if len(v.Objects.Workloads) > 0 {
-		loadBudgets(v, ctx, f)
+		loadBudgets(ctx, f, v)
 		for uid, budget := range v.Budgets {
 			if v.Objects.Refusals == nil {
 				v.Objects.Refusals = map[types.UID]drain.Refusal{}
@@ -185,7 +185,7 @@ func NewViewAfter(ctx context.Context, f *Factory, c *dump.Cluster, parsed []*no
 		}
 	}
 	v.Decide()
-	return v, loadLooked(v, ctx, f)
+	return v, loadLooked(ctx, f, v)
 }
 
 // maxLookRounds bounds how often the pods of further nodes are loaded that the plan asks for.
@@ -193,14 +193,14 @@ const maxLookRounds = 10
 
 // loadLooked loads the pods on nodes that the plan asks for, because protected pods are waited for before a node is cordoned,
 // and decides again until it asks for no more.
-func loadLooked(v *view.Cluster, ctx context.Context, f *Factory) error {
+func loadLooked(ctx context.Context, f *Factory, v *view.Cluster) error {
 	for range maxLookRounds {
 		isLoaded := func(node string) bool { return v.Objects.Workloads[node] != nil }
 		missing := slices.DeleteFunc(slices.Clone(v.Plan.Look), isLoaded)
 		if len(missing) == 0 {
 			return nil
 		}
-		if err := loadPods(v, ctx, f, missing); err != nil {
+		if err := loadPods(ctx, f, v, missing); err != nil {
 			return err
 		}
 		v.Decide()
@@ -209,7 +209,7 @@ func loadLooked(v *view.Cluster, ctx context.Context, f *Factory) error {
 }
 
 // loadBudgets finds the loaded pods that a disruption budget protects now.
-func loadBudgets(v *view.Cluster, ctx context.Context, f *Factory) {
+func loadBudgets(ctx context.Context, f *Factory, v *view.Cluster) {
 	list := &policyv1.PodDisruptionBudgetList{}
 	if err := v.Dump.List(ctx, list); err != nil {
 		f.Warn("listing PodDisruptionBudgets: %v", err)
@@ -219,7 +219,7 @@ func loadBudgets(v *view.Cluster, ctx context.Context, f *Factory) {
 }
 
 // LoadNextPods loads the pods on the nodes that are drained next, and their disruption budgets.
-func LoadNextPods(v *view.Cluster, ctx context.Context, f *Factory) error {
+func LoadNextPods(ctx context.Context, f *Factory, v *view.Cluster) error {
 	var nodes []string
 	for _, node := range v.NodesDrainedNext() {
 		if _, isLoaded := v.Objects.Workloads[node]; !isLoaded {
@@ -229,11 +229,11 @@ func LoadNextPods(v *view.Cluster, ctx context.Context, f *Factory) error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	return loadPods(v, ctx, f, nodes)
+	return loadPods(ctx, f, v, nodes)
 }
 
 // loadPods loads the pods on nodes, and their disruption budgets.
-func loadPods(v *view.Cluster, ctx context.Context, f *Factory, nodes []string) error {
+func loadPods(ctx context.Context, f *Factory, v *view.Cluster, nodes []string) error {
 	pods, err := v.Dump.On(ctx, nodes)
 	if err != nil {
 		return err
@@ -244,6 +244,6 @@ func loadPods(v *view.Cluster, ctx context.Context, f *Factory, nodes []string) 
 	for node, found := range pods {
 		v.Objects.Workloads[node] = found
 	}
-	loadBudgets(v, ctx, f)
+	loadBudgets(ctx, f, v)
 	return nil
 }

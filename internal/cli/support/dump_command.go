@@ -40,7 +40,7 @@ func runDump(ctx context.Context, f *session.Factory, file string) error {
 	if err != nil {
 		return err
 	}
-	if err := session.LoadNextPods(v, ctx, f); err != nil { // so that plan prints the same with --from
+	if err := session.LoadNextPods(ctx, f, v); err != nil { // so that plan prints the same with --from
 		return err
 	}
 	redacted, err := v.Dump.Redacted()

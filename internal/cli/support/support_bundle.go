@@ -118,7 +118,7 @@ func (b *bundle) collect(ctx context.Context, c client.Client, since time.Durati
 
 // addView adds the dump, and what commands print about it.
 func (b *bundle) addView(ctx context.Context, v *view.Cluster) {
-	b.add("look-ahead", nil, session.LoadNextPods(v, ctx, b.Factory))
+	b.add("look-ahead", nil, session.LoadNextPods(ctx, b.Factory, v))
 	var group sync.WaitGroup
 	group.Go(func() {
 		var text bytes.Buffer

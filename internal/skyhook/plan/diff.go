@@ -77,7 +77,7 @@ type Diff struct {
 	Stuck    map[string]string  // package that cannot start, to its dependency that is uninstalled
 	Aside    []*Step            // steps of those packages
 	Rebooted bool               // a finished package is applied again because the node booted
-	wanted   wanted
+	wanted   Wanted
 	Leaving  bool // the node is no longer selected: nothing starts after the running step
 }
 

@@ -27,7 +27,7 @@ type Facts struct {
 	Revisions []Revision             // that exist, the newest first; nil when they are not known
 	Pins      []v1alpha1.ImagePin    // by which nodes pull: see knownPins
 	Key       string                 // of the packages of the spec
-	WentBack  *wentBack              // the first node on which the packages of the spec failed, and that goes or went back; nil for none
+	WentBack  *FirstRollback         // the first node on which the packages of the spec failed, and that goes or went back; nil for none
 	Deleting  bool
 	Standing  bool // it is paused or cannot be carried out
 
@@ -79,7 +79,7 @@ func (f *Facts) Uninstalls(name string) bool {
 }
 
 // IsUninstalled reports whether a wanted package is to be uninstalled. Nodes that go back have nothing of that.
-func (f *Facts) IsUninstalled(w wanted, name string) bool { return !w.IsBack && f.Uninstalls(name) }
+func (f *Facts) IsUninstalled(w Wanted, name string) bool { return !w.IsBack && f.Uninstalls(name) }
 
 // UninstallsOnDeletion reports whether a package of the spec must be uninstalled before the Skyhook is deleted.
 func (f *Facts) UninstallsOnDeletion() bool {

@@ -14,19 +14,19 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// wanted are the packages that a node is to have: those of the spec, or those that it goes back to.
-type wanted struct {
+// Wanted are the packages that a node is to have: those of the spec, or those that it goes back to.
+type Wanted struct {
 	Packages map[string]*Definition // by name; none if nothing was complete before
 	IsBack   bool
 	stays    map[string]bool // after a first install: packages that are not uninstalled
 }
 
 // WantedOn returns what a node is to have.
-func (f *Facts) WantedOn(rec *node.SkyhookRecord) wanted {
+func (f *Facts) WantedOn(rec *node.SkyhookRecord) Wanted {
 	if !f.HasRolledBack(rec) {
-		return wanted{Packages: f.Packages}
+		return Wanted{Packages: f.Packages}
 	}
-	back := wanted{Packages: f.definitionsOf(rec.Complete), IsBack: true}
+	back := Wanted{Packages: f.definitionsOf(rec.Complete), IsBack: true}
 	if back.Packages == nil {
 		back.stays = f.PackagesThatStay(rec.Packages)
 	}
@@ -123,8 +123,8 @@ func (f *Facts) DescribeRevision(key string) string {
 	return "an earlier revision"
 }
 
-// wentBack is the first node that goes or went back from the packages of the spec, because they failed on it.
-type wentBack struct {
+// FirstRollback is the first node that goes or went back from the packages of the spec, because they failed on it.
+type FirstRollback struct {
 	node    string // empty if only the status knows
 	At      time.Time
 	failure string
@@ -132,7 +132,7 @@ type wentBack struct {
 }
 
 // Text says why another node goes back too.
-func (w *wentBack) Text() string {
+func (w *FirstRollback) Text() string {
 	if w.node == "" {
 		return w.failure
 	}
@@ -141,8 +141,8 @@ func (w *wentBack) Text() string {
 
 // FindRollback finds the first node that went back from the packages of the spec, by the records of all nodes. When that node is gone, the
 // status still knows. With scope Rollout nothing new begins then.
-func (f *Facts) FindRollback(nodes []*node.Node, known *v1alpha1.RollbackStatus, since time.Time) *wentBack {
-	var first *wentBack
+func (f *Facts) FindRollback(nodes []*node.Node, known *v1alpha1.RollbackStatus, since time.Time) *FirstRollback {
+	var first *FirstRollback
 	s := f.Skyhook
 	for _, n := range nodes {
 		on := n.Skyhook(s.Name)
@@ -153,13 +153,13 @@ func (f *Facts) FindRollback(nodes []*node.Node, known *v1alpha1.RollbackStatus,
 		if back == nil || back.Others {
 			continue
 		}
-		found := &wentBack{node: n.Name, At: back.At, failure: back.Text, Since: since}
+		found := &FirstRollback{node: n.Name, At: back.At, failure: back.Text, Since: since}
 		if first == nil || cmp.Or(found.At.Compare(first.At), cmp.Compare(found.node, first.node)) < 0 {
 			first = found
 		}
 	}
 	if first == nil && f.GoesBackTogether() && known != nil && known.Key == f.Key {
-		first = &wentBack{failure: known.Message, At: known.Since.UTC(), Since: since}
+		first = &FirstRollback{failure: known.Message, At: known.Since.UTC(), Since: since}
 	}
 	return first
 }

@@ -32,7 +32,7 @@ type Target struct {
 	Edited   int
 	Selected bool
 	Stuck    *rollout.Why // a package cannot start because its dependency is uninstalled
-	Wanted   wanted
+	Wanted   Wanted
 	Revision string // key of the packages that are finished on the node; empty while one is between two definitions
 
 	Quiet rollout.Phase // the phase for which Words is empty, as noted by a pass; empty for none
@@ -58,8 +58,11 @@ func FindPod(pods []*podstate.Pod, e Entry) *podstate.Pod {
 
 // FindStep returns the compiled step of a task; an error if there is none.
 func (t *Target) FindStep(id string) (*Step, error) {
-	if t != nil && t.Steps[id] != nil {
-		return t.Steps[id], nil
+	if t == nil {
+		return nil, fmt.Errorf("task %s is not owed on a node that is no target", id)
 	}
-	return nil, fmt.Errorf("task %s is not owed on its node", id)
+	if t.Steps[id] == nil {
+		return nil, fmt.Errorf("task %s is not owed on node %s", id, t.Node.Name)
+	}
+	return t.Steps[id], nil
 }

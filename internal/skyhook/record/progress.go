@@ -65,7 +65,7 @@ func StatusDuring(state v1alpha1.NodeState) v1alpha1.Status {
 // edit changed the interrupt. The id contains when the stage began: after an interrupt that failed, an edit can lead to another one
 // of the same package, which the host must not take for the first.
 func (r Recorder) beginInterrupt(a rollout.Action, st *plan.Step, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node, p *node.PackageRecord) {
-	covered := r.coverableSteps(n, a.Covers)
+	covered := r.coverableSteps(a.Covers)
 	if p.Interrupt == "" {
 		all := []*v1alpha1.Interrupt{st.Effect}
 		for _, other := range covered {
@@ -87,7 +87,7 @@ func (r Recorder) beginInterrupt(a rollout.Action, st *plan.Step, state v1alpha1
 	}
 }
 
-func (r Recorder) coverableSteps(n *node.Node, ids []string) []*plan.Step {
+func (r Recorder) coverableSteps(ids []string) []*plan.Step {
 	var out []*plan.Step
 	for _, id := range ids {
 		if st, err := r.findStep(id); err == nil && st.IsInterrupt() {

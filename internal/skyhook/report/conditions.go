@@ -22,7 +22,8 @@ import (
 const (
 	mostListed    = 10 // node names in a condition
 	mostMalformed = 5  // of nodes whose annotations cannot be read
-	MostReasons   = 3  // in the message of Ready
+	// MostReasons is how many the message of Ready has.
+	MostReasons = 3
 )
 
 // AcceptedText begins the message of Accepted. What has no effect follows.
