@@ -44,7 +44,8 @@ type applier struct {
 // pass is one plan being applied.
 type pass struct {
 	*applier
-	objects       *Objects
+	compiled      *Compiled
+	objects       *Objects // from which it was compiled
 	now           time.Time
 	probes        kairos.Probes
 	announced     announcements
@@ -55,9 +56,9 @@ type pass struct {
 	putOff        map[string]time.Time // becomes applier.unrecorded
 }
 
-func (a *applier) newPass(o *Objects) *pass {
+func (a *applier) newPass(c *Compiled) *pass {
 	return &pass{
-		applier: a, objects: o, now: a.options.Clock(), denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, startsNothing: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
+		applier: a, compiled: c, objects: c.Objects, now: a.options.Clock(), denied: map[rollout.Ref]bool{}, notReady: map[rollout.Ref]bool{}, startsNothing: map[rollout.Ref]bool{}, incomplete: map[rollout.Ref]bool{},
 		putOff: map[string]time.Time{},
 	}
 }
@@ -68,9 +69,10 @@ func (a *applier) newPass(o *Objects) *pass {
 //
 // It returns when everything is being sent, with what completed since the last time. Nodes that are still in flight
 // are not planned for by the passes meanwhile.
-func (a *applier) Apply(ctx context.Context, o *Objects, plan rollout.Plan) (Outcome, error) {
-	o.durations.RecordDrains(o.snapshot, plan)
-	p := a.newPass(o)
+func (a *applier) Apply(ctx context.Context, c *Compiled, plan rollout.Plan) (Outcome, error) {
+	o := c.Objects
+	o.durations.RecordDrains(c.Snapshot, plan)
+	p := a.newPass(c)
 	limited, cancel := p.withDeadline(ctx)
 	defer cancel()
 	skyhooks, nodeOps := skyhookOwners{p}, nodeOpOwners{p}

@@ -216,7 +216,7 @@ func TestNameIsTaken(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(demo)
 	o, plan := s.decide(s.cluster)
-	by, n := o.skyhooks[rollout.ParseRef("Skyhook/demo")], o.Node("n1")
+	by, n := o.Skyhooks[rollout.ParseRef("Skyhook/demo")], o.Objects.Node("n1")
 	for _, a := range plan.Actions {
 		if e, err := by.Change(a, n, nil); err == nil && !e.Empty() {
 			n = n.With(e)

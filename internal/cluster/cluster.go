@@ -3,10 +3,10 @@
 
 // Package cluster is the back end: it observes an API server and applies plans to it. It decides nothing.
 //
-//	objects, err := c.Observe(ctx)                       // I/O
-//	snapshot, problems := cluster.Snapshot(objects, now) // compiles the front ends; pure but for what was measured
-//	plan := engine.Decide(snapshot)                      // pure: the only place where anything is decided
-//	outcome, err := c.Apply(ctx, objects, plan)          // I/O
+//	objects, err := c.Observe(ctx)              // I/O
+//	compiled := c.Compile(objects, now)         // the front ends; pure but for what was measured
+//	plan := engine.Decide(compiled.Snapshot)    // pure: the only place where anything is decided
+//	outcome, err := c.Apply(ctx, compiled, plan) // I/O
 //
 // A Cluster remembers a few things between passes: what it wrote last, so that its reads contain its own writes though
 // a cache lags behind; what it parsed; which evictions were refused. All of it may be lost at any moment.
@@ -39,6 +39,7 @@ type Cluster struct {
 	statusWriter
 	options  *Options
 	inFlight *inFlight
+	compiled map[rollout.Ref]*skyhook.Compiled // the last time
 }
 
 // Options say how to reach a cluster. Live is enough to observe; Client is needed to apply.
@@ -123,7 +124,6 @@ func New(o Options) *Cluster {
 		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
 		observer: &observer{
 			options: &o, parsed: byName(o.Parsed), writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, look: look, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
-			before: &compiledBefore{},
 		},
 		applier: &applier{
 			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, look: look, accepted: map[string]bool{}, gates: checker,

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
@@ -19,19 +20,51 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// compiler makes the snapshot that the engine decides about.
+// Compiled is what was made of the objects of one moment: what the engine decides about, and what the front ends know of each
+// Skyhook and NodeOp, for Apply and for those who report.
+type Compiled struct {
+	Objects  *Objects
+	Snapshot rollout.Snapshot
+	Skyhooks map[rollout.Ref]*skyhook.Compiled
+	NodeOps  map[rollout.Ref]*nodeop.Compiled
+	Problems []Problem
+}
+
+// Compile compiles what was observed, and changes nothing of it. One object that is wrong is a Problem and a rollout that
+// stands still; the others go on.
+func Compile(o *Objects, now time.Time) *Compiled { return compile(o, keptNodes{}, now) }
+
+// Compile is Compile with what was compiled the last time: nodes that have not changed since are not compiled again.
+func (c *Cluster) Compile(o *Objects, now time.Time) *Compiled {
+	out := compile(o, keptNodes{c.compiled, c.options.OnDifference}, now)
+	c.compiled = out.Skyhooks
+	return out
+}
+
+// Skyhook is what was compiled of a Skyhook; nil when it is not among the objects.
+func (c *Compiled) Skyhook(s *v1alpha1.Skyhook) *skyhook.Compiled {
+	return c.Skyhooks[skyhook.Ref(s.Name)]
+}
+
+// NodeOp is what was compiled of a NodeOp; nil when it is not among the objects.
+func (c *Compiled) NodeOp(op *opv1.NodeOp) *nodeop.Compiled { return c.NodeOps[nodeop.Ref(op)] }
+
+// compiler makes a Compiled.
 type compiler struct {
 	objects  *Objects
+	kept     keptNodes
 	snapshot rollout.Snapshot
+	skyhooks map[rollout.Ref]*skyhook.Compiled
+	nodeOps  map[rollout.Ref]*nodeop.Compiled
 	groups   map[rollout.GroupRef]int // where a group is in the snapshot, by its name
 	problems []Problem
 }
 
-// Snapshot compiles what was observed into what the engine decides about. One object that is wrong is a Problem and a
-// rollout that stands still; the others go on. What it compiled stays with the objects, for Apply and for those who
-// report on it.
-func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
-	c := &compiler{objects: o, snapshot: rollout.Snapshot{Now: now}, groups: map[rollout.GroupRef]int{}}
+func compile(o *Objects, kept keptNodes, now time.Time) *Compiled {
+	c := &compiler{
+		objects: o, kept: kept, snapshot: rollout.Snapshot{Now: now}, groups: map[rollout.GroupRef]int{},
+		skyhooks: make(map[rollout.Ref]*skyhook.Compiled, len(o.Skyhooks)), nodeOps: make(map[rollout.Ref]*nodeop.Compiled, len(o.NodeOps)),
+	}
 	pods := map[string][]*corev1.Pod{} // by the name on their label: whose they really are is for the front end to judge
 	for _, p := range o.Pods {
 		name := p.Labels[v1alpha1.LabelName]
@@ -39,7 +72,6 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	}
 	c.addSkyhooks(pods)
 	c.addNodeOps()
-	o.before.set(o.skyhooks)
 	c.addUnnamedLedgers()
 	c.markEndedReservations()
 	c.addNodes(pods)
@@ -50,8 +82,7 @@ func Snapshot(o *Objects, now time.Time) (rollout.Snapshot, []Problem) {
 	}
 	c.markFailedRequests()
 	o.durations.Measure(&c.snapshot)
-	o.snapshot = c.snapshot
-	return c.snapshot, c.problems
+	return &Compiled{o, c.snapshot, c.skyhooks, c.nodeOps, c.problems}
 }
 
 // markFailedRequests marks the targets for which the last request failed.
@@ -73,11 +104,10 @@ func (c *compiler) markFailedRequests() {
 
 func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 	o := c.objects
-	o.skyhooks = make(map[rollout.Ref]*skyhook.Compiled, len(o.Skyhooks))
 	claims := map[string]string{}
 	for _, s := range o.Skyhooks {
 		by, missing := o.policyOfSkyhook(s)
-		compiled := o.compileSkyhook(&skyhook.Input{
+		compiled := c.kept.compile(&skyhook.Input{
 			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.gatesOf(by).Closed, Failed: o.gatesOf(by).Failed, Unready: o.gatesOf(by).Unready, Findings: o.Findings[skyhook.Ref(s.Name)], Nodes: o.Nodes, Pods: pods[s.Name],
 			Definitions: o.Definitions, Revisions: o.revisionsOf(s), Claims: claims, Config: o.Config, Now: c.snapshot.Now, Refused: o.refused.tasks[skyhook.Ref(s.Name)],
 		})
@@ -94,7 +124,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 			c.problems = append(c.problems, Problem{Rollout: compiled.Rollout.Ref, Text: p.Text, Refuses: p.Refuses})
 		}
 		c.addPodsOfSkyhook(s, compiled)
-		o.skyhooks[compiled.Rollout.Ref] = compiled
+		c.skyhooks[compiled.Rollout.Ref] = compiled
 		c.snapshot.Rollouts = append(c.snapshot.Rollouts, compiled.Rollout)
 		c.addLedger(compiled.Ledger)
 		for _, g := range compiled.Groups {
@@ -132,7 +162,7 @@ func (c *compiler) markEndedReservations() {
 	for _, l := range c.snapshot.Ledgers {
 		for i := range l.Admitting {
 			r := &l.Admitting[i]
-			op := c.objects.nodeOps[r.Rollout]
+			op := c.nodeOps[r.Rollout]
 			r.Ended = op != nil && op.Operation.HasEndedOn(r.Node)
 		}
 	}

@@ -21,7 +21,6 @@ import (
 // addNodeOps compiles the NodeOps into the snapshot.
 func (c *compiler) addNodeOps() {
 	o := c.objects
-	o.nodeOps = make(map[rollout.Ref]*nodeop.Compiled, len(o.NodeOps))
 	jobs, pods := map[string][]*batchv1.Job{}, map[string][]*corev1.Pod{}
 	for _, j := range o.Jobs {
 		jobs[j.Namespace] = append(jobs[j.Namespace], j)
@@ -44,7 +43,7 @@ func (c *compiler) addNodeOps() {
 		if text := o.blockRefused(&compiled.Rollout, op.Generation, op.Status.Conditions); text != "" {
 			compiled.Problems = append(compiled.Problems, nodeop.Problem{Reason: rollout.ReasonRefused, Text: text})
 		}
-		o.nodeOps[name] = compiled
+		c.nodeOps[name] = compiled
 		for _, p := range compiled.Problems {
 			c.problems = append(c.problems, Problem{Rollout: name, Text: p.Text, Refuses: true})
 		}

@@ -24,7 +24,7 @@ func TestRecordedTimesDoNotMoveTheClock(t *testing.T) {
 	n := node.Parse(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", Annotations: map[string]string{
 		v1alpha1.PrefixRecord + "x": `{"node":"u","skyhook":"s","at":"2099-05-01T11:00:00Z","packages":{"tuning|1":{"failedAt":"2099-05-01T12:00:00Z"}}}`,
 	}}}, nil)
-	if got, _ := Snapshot(&Objects{Nodes: []*node.Node{n}}, clock); !got.Now.Equal(clock) {
+	if got := Compile(&Objects{Lists: Lists{Nodes: []*node.Node{n}}}, clock).Snapshot; !got.Now.Equal(clock) {
 		t.Errorf("it is %s, want %s", got.Now, clock)
 	}
 }

@@ -54,7 +54,7 @@ func (p *pass) dryRunObjects(ctx context.Context, plan rollout.Plan) {
 // dryRunsOf returns what the nodes need.
 func (p *pass) dryRunsOf(name rollout.Ref, nodes []string) []dryRun {
 	var out []dryRun
-	by, isListed := p.objects.skyhooks[name], map[string]bool{}
+	by, isListed := p.compiled.Skyhooks[name], map[string]bool{}
 	isKnown := func(content string) bool { return isListed[content] || p.accepted[name.String()+" "+content] }
 	for _, node := range nodes {
 		n := p.objects.Node(node)
@@ -67,7 +67,7 @@ func (p *pass) dryRunsOf(name rollout.Ref, nodes []string) []dryRun {
 				out = append(out, dryRun{name.String() + " " + content, pod})
 			}
 		}
-		if op := p.objects.nodeOps[name]; op != nil {
+		if op := p.compiled.NodeOps[name]; op != nil {
 			objects := oprender.DryRunObjects(op.Operation, p.objects.opConfig, n)
 			out = append(out, dryRun{name.String() + " " + op.Rollout.UID + " Job", objects.Job})
 			for i, pod := range objects.Pods {

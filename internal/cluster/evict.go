@@ -66,7 +66,7 @@ func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 			return fullSeconds(s.Spec.DrainConfig.GracePeriod)
 		}
 	}
-	if op := w.objects.nodeOps[a.Rollout]; op != nil {
+	if op := w.compiled.NodeOps[a.Rollout]; op != nil {
 		return nodeop.GracePeriod(op.Operation.Spec().DrainOptions)
 	}
 	return nil

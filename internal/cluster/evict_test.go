@@ -89,7 +89,7 @@ func TestDisruptionBudget(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(said, "PodDisruptionBudget ") || !strings.Contains(said, "keep-guarded") {
-		t.Errorf("the verdict on n1 is %q; refusals %v", said, o.Refusals)
+		t.Errorf("the verdict on n1 is %q; refusals %v", said, o.Objects.Refusals)
 	}
 	s.setAllowedDisruptions(budget, 1)
 	s.now = s.now.Add(time.Minute)

@@ -33,11 +33,11 @@ type inFlight struct {
 
 	mu          sync.Mutex
 	nodes       map[string]*nodeWork
-	deletions   map[*nodeWork]bool       // works that only delete objects that ended, and leave their nodes free
-	statuses    map[types.UID]bool       // objects whose status is being written, or their ledger
-	ledgers     map[types.UID]func()     // objects whose ledger is being written: what writes their status afterwards, or nil
-	failedUntil map[failureKey]time.Time // what failed a moment ago
-	completed   map[*Objects][]*nodeWork // since the last outcome, by what they were planned from
+	deletions   map[*nodeWork]bool        // works that only delete objects that ended, and leave their nodes free
+	statuses    map[types.UID]bool        // objects whose status is being written, or their ledger
+	ledgers     map[types.UID]func()      // objects whose ledger is being written: what writes their status afterwards, or nil
+	failedUntil map[failureKey]time.Time  // what failed a moment ago
+	completed   map[*Compiled][]*nodeWork // since the last outcome, by what they were planned from
 	retryAt     time.Time
 	errs        []error
 	failed      map[rollout.Ref]string // by rollout: the first error
@@ -65,7 +65,7 @@ func newInFlight(parallel int) *inFlight {
 	return &inFlight{
 		queue: newSendQueue(parallel), backoff: flowcontrol.NewBackOff(minNodeBackoff, maxNodeBackoff),
 		conflicts: flowcontrol.NewBackOff(minConflictBackoff, maxNodeBackoff), nodes: map[string]*nodeWork{}, deletions: map[*nodeWork]bool{},
-		statuses: map[types.UID]bool{}, ledgers: map[types.UID]func(){}, failedUntil: map[failureKey]time.Time{}, completed: map[*Objects][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
+		statuses: map[types.UID]bool{}, ledgers: map[types.UID]func(){}, failedUntil: map[failureKey]time.Time{}, completed: map[*Compiled][]*nodeWork{}, failed: map[rollout.Ref]string{}, untainted: map[string]string{},
 	}
 }
 
@@ -150,7 +150,7 @@ func (f *inFlight) addDeletions(w *nodeWork) {
 
 // complete ends the flight of a work: from now on its node is observed and decided about again. It reports whether that needs a
 // pass. If nothing was changed and no pass left the node alone meanwhile, the same would be decided again.
-func (f *inFlight) complete(w *nodeWork, plannedFrom *Objects) (needsPass bool) {
+func (f *inFlight) complete(w *nodeWork, plannedFrom *Compiled) (needsPass bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if w.kind == workDeletions {
@@ -361,7 +361,7 @@ func (f *inFlight) takeOutcome() (Outcome, error) {
 		w.late = true
 	}
 	out := Outcome{RetryAt: f.retryAt, Errors: f.failed, Untainted: f.untainted}
-	for _, from := range slices.SortedFunc(maps.Keys(f.completed), func(a, b *Objects) int { return a.observedAt.Compare(b.observedAt) }) {
+	for _, from := range slices.SortedFunc(maps.Keys(f.completed), func(a, b *Compiled) int { return a.Objects.observedAt.Compare(b.Objects.observedAt) }) {
 		works := f.completed[from]
 		slices.SortFunc(works, func(a, b *nodeWork) int { return strings.Compare(a.node, b.node) })
 		count := 0
@@ -380,7 +380,7 @@ func (f *inFlight) takeOutcome() (Outcome, error) {
 	if more := len(errs) - maxErrors; more > 0 {
 		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("and %d more errors", more))
 	}
-	f.retryAt, f.errs, f.completed = time.Time{}, nil, map[*Objects][]*nodeWork{}
+	f.retryAt, f.errs, f.completed = time.Time{}, nil, map[*Compiled][]*nodeWork{}
 	f.failed, f.untainted = map[rollout.Ref]string{}, map[string]string{}
 	return out, errors.Join(errs...)
 }

@@ -173,7 +173,7 @@ func TestLatePlan(t *testing.T) {
 	s.Apply(demo)
 	apply := func(age time.Duration) Outcome {
 		o, plan := s.decide(s.cluster)
-		o.observedAt = o.observedAt.Add(-age)
+		o.Objects.observedAt = o.Objects.observedAt.Add(-age)
 		outcome, err := s.cluster.Apply(context.Background(), o, plan)
 		s.Must(err)
 		return outcome
@@ -303,7 +303,7 @@ func TestOverdue(t *testing.T) {
 			return ctx, cancel
 		}, 0},
 	} {
-		p := New(Options{Clock: func() time.Time { return now }}).newPass(&Objects{})
+		p := New(Options{Clock: func() time.Time { return now }}).newPass(&Compiled{Objects: &Objects{}})
 		ctx, cancel := c.ctx()
 		went := p.attempt(ctx, &nodeWork{node: "n1", actions: []rollout.Action{{Rollout: rollout.ParseRef("Skyhook/demo")}}}, hangs)
 		cancel()

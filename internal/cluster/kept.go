@@ -4,8 +4,6 @@
 package cluster
 
 import (
-	"sync"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,39 +11,19 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// compiledBefore has what the last pass compiled of Skyhooks, so that the next one compiles only what has changed since. It may be lost
-// at any moment: then everything is compiled.
-type compiledBefore struct {
-	mu       sync.Mutex
-	skyhooks map[rollout.Ref]*skyhook.Compiled
+// keptNodes are what the last pass compiled of Skyhooks. What has not changed since is taken over. They may be lost at any moment: then
+// everything is compiled.
+type keptNodes struct {
+	skyhooks     map[rollout.Ref]*skyhook.Compiled
+	onDifference func(string) // see Options.OnDifference
 }
 
-// skyhook returns what was made of a Skyhook; nil if nothing was.
-func (b *compiledBefore) skyhook(ref rollout.Ref) *skyhook.Compiled {
-	if b == nil {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.skyhooks[ref]
-}
-
-// set replaces what was compiled.
-func (b *compiledBefore) set(skyhooks map[rollout.Ref]*skyhook.Compiled) {
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.skyhooks = skyhooks
-}
-
-// compileSkyhook compiles a Skyhook, and takes over the nodes that have not changed since the pass before.
-func (o *Objects) compileSkyhook(in *skyhook.Input) *skyhook.Compiled {
-	compiled := skyhook.CompileAfter(o.before.skyhook(skyhook.Ref(in.Skyhook.Name)), in)
-	if o.onDifference != nil {
+// compile compiles a Skyhook, and takes over the nodes that have not changed since the pass before.
+func (k keptNodes) compile(in *skyhook.Input) *skyhook.Compiled {
+	compiled := skyhook.CompileAfter(k.skyhooks[skyhook.Ref(in.Skyhook.Name)], in)
+	if k.onDifference != nil {
 		if text := compiled.Difference(skyhook.Compile(in)); text != "" {
-			o.onDifference(text)
+			k.onDifference(text)
 		}
 	}
 	return compiled

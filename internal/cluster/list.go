@@ -42,7 +42,7 @@ func newSelector(key string, op selection.Operator) labels.Selector {
 }
 
 // list lists everything through one reader. A cache gives all at once; the API server is asked page by page.
-func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Objects, error) {
+func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Lists, error) {
 	nodes, err := v.listNodes(ctx, r, limit)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (v *observer) list(ctx context.Context, r client.Reader, limit int64) (*Obj
 	}
 	namespace := client.InNamespace(v.options.Config.Namespace)
 	ofNodeOps := client.MatchingLabelsSelector{Selector: NodeOpSelector}
-	out := &Objects{Nodes: nodes}
+	out := &Lists{Nodes: nodes}
 	for _, l := range []struct {
 		what string
 		list func() error

@@ -32,10 +32,10 @@ func (p *pass) newAnnouncements(plan rollout.Plan) announcements {
 
 // marksOf returns the marks of a rollout, and its name in the marks of nodes; empty for one that does not exist.
 func (p *pass) marksOf(ref rollout.Ref) (marks v1alpha1.NodeMarks, holder string) {
-	if s := p.objects.skyhooks[ref]; s != nil {
+	if s := p.compiled.Skyhooks[ref]; s != nil {
 		return s.Marks(), node.HolderOf(ref, "")
 	}
-	if op := p.objects.nodeOps[ref]; op != nil {
+	if op := p.compiled.NodeOps[ref]; op != nil {
 		return op.Operation.Marks, op.Operation.Holder()
 	}
 	return v1alpha1.NodeMarks{}, ""

@@ -31,7 +31,7 @@ func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, work *no
 	refused = map[rollout.Ref]error{}
 	foreign := ""
 	for _, a := range work.withoutFailed(work.actions) {
-		by := w.objects.skyhooks[a.Rollout]
+		by := w.compiled.Skyhooks[a.Rollout]
 		isNeeded := by != nil && (a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRun && by.IsStage(n.Name, a.Task)) && by.MountsMetadata(n, a.Task)
 		if !isNeeded || refused[a.Rollout] != nil || work.failed[a.Rollout] {
 			continue
@@ -96,7 +96,7 @@ func isMark(key string) bool {
 
 // deleteNodeMetadata deletes that ConfigMap once nothing of the rollout is left on the node.
 func (w podWriter) deleteNodeMetadata(ctx context.Context, a rollout.Action, n *node.Node) error {
-	by := w.objects.skyhooks[a.Rollout]
+	by := w.compiled.Skyhooks[a.Rollout]
 	if by == nil { // the Skyhook is gone, and took the ConfigMap with it
 		return nil
 	}

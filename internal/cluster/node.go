@@ -206,7 +206,7 @@ func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
 	if op := w.nodeOp(a); op != nil {
 		return oprecord.Change(a, &oprecord.Input{Operation: op.Operation, Node: n, Holds: w.objects.holds(n), Known: op.Node(a.Node), UsualVisit: op.UsualVisit, Now: op.Now})
 	}
-	by := w.objects.skyhooks[a.Rollout]
+	by := w.compiled.Skyhooks[a.Rollout]
 	if by == nil && w.objects.Orphans[a.Rollout] {
 		by = w.objects.compileDeleted(a.Rollout, n)
 	}

@@ -134,7 +134,7 @@ func TestWorkThatChangesNothing(t *testing.T) {
 	if n := send(nothing, func() { s.cluster.inFlight.view() }); n != 1 {
 		t.Errorf("after a pass left the node alone it requests %d passes", n)
 	}
-	if n := send(nothing, func() { s.cluster.AwaitInFlight(o, skyhook.Ref("other")) }); n != 0 {
+	if n := send(nothing, func() { s.cluster.AwaitInFlight(o.Objects, skyhook.Ref("other")) }); n != 0 {
 		t.Errorf("though another rollout is awaited it requests %d passes", n)
 	}
 	admission := rollout.Action{Rollout: skyhook.Ref("demo"), Node: "n1", Verb: rollout.VerbAdmit}

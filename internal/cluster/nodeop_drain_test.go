@@ -40,7 +40,7 @@ func TestOperatorsStay(t *testing.T) {
 	}
 	o, _ := s.decide(s.cluster)
 	var blocking []string
-	for _, r := range o.Snapshot().Rollouts {
+	for _, r := range o.Snapshot.Rollouts {
 		for _, p := range r.Targets[0].Drain.Pods {
 			blocking = append(blocking, p.Namespace+"/"+p.Name)
 		}
@@ -66,7 +66,7 @@ func TestBarePodsStay(t *testing.T) {
 		o, plan := s.decide(s.cluster)
 		out, err := s.cluster.Apply(context.Background(), o, plan)
 		s.Must(err)
-		for _, c := range o.nodeOps {
+		for _, c := range o.NodeOps {
 			for _, e := range opreport.Events(c, out.AllActions(), opv1.NodeOpStatus{}, opv1.NodeOpStatus{}) {
 				if e.Type == corev1.EventTypeWarning {
 					warnings = append(warnings, e.Reason+" "+e.Node+": "+e.Message)

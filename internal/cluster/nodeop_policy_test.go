@@ -78,8 +78,8 @@ func TestFinishedNodeOpFreesItsSlot(t *testing.T) {
 	pass := func() {
 		t.Helper()
 		o, plan := s.decide(s.cluster)
-		for _, p := range o.Policies {
-			_, err := s.cluster.UpdatePolicyStatus(context.Background(), p, policy.BuildStatus(p, o.PolicyUsers(plan)[p.Name], plan.Groups, s.now))
+		for _, p := range o.Objects.Policies {
+			_, err := s.cluster.UpdatePolicyStatus(context.Background(), p, policy.BuildStatus(p, o.Objects.PolicyUsers(plan)[p.Name], plan.Groups, s.now))
 			s.Must(err)
 		}
 		s.pass()

@@ -61,8 +61,8 @@ func (s *scenario) nodeOpPass(c *Cluster) Outcome {
 	o, plan := s.decide(c)
 	out, err := c.Apply(context.Background(), o, plan)
 	s.Must(err)
-	for _, op := range o.NodeOps {
-		by := o.CompiledNodeOp(op)
+	for _, op := range o.Objects.NodeOps {
+		by := o.NodeOp(op)
 		for _, r := range plan.Reports {
 			if r.Rollout == by.Rollout.Ref && !by.Removed {
 				_, err := c.UpdateNodeOpStatus(context.Background(), op, opreport.Status(by, r, plan.Groups))

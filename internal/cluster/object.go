@@ -49,7 +49,7 @@ func (w podWriter) runTask(ctx context.Context, a rollout.Action, n *node.Node) 
 	if op := w.nodeOp(a); op != nil {
 		return w.runOpTask(ctx, op, a, n)
 	}
-	by := w.objects.skyhooks[a.Rollout]
+	by := w.compiled.Skyhooks[a.Rollout]
 	pod, err := by.Object(a.Task, a.Then, n)
 	if err != nil {
 		return fmt.Errorf("making the pod of %s: %w", a.Task, err)
@@ -92,7 +92,7 @@ func (w podWriter) recallPod(ctx context.Context, a rollout.Action) error {
 
 // startDriftCheck creates the pod that checks a node for drift.
 func (w podWriter) startDriftCheck(ctx context.Context, a rollout.Action, n *node.Node) error {
-	by := w.objects.skyhooks[a.Rollout]
+	by := w.compiled.Skyhooks[a.Rollout]
 	if pod := by.DriftPod(n); pod != nil {
 		return w.createCheckPod(ctx, by, pod)
 	}

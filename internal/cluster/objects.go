@@ -26,20 +26,29 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
+// Lists are the objects that were listed, in a total order.
+type Lists struct {
+	Nodes      []*node.Node        // by creation, then name
+	Skyhooks   []*v1alpha1.Skyhook // by priority, then name
+	Policies   []*v1alpha1.DeploymentPolicy
+	Pods       []*corev1.Pod // in our namespace, labelled as a Skyhook's; by name
+	ConfigMaps []*corev1.ConfigMap
+	NodeOps    []*opv1.NodeOp // by creation, then name
+	Upgrades   []*opv1.NodeOpUpgrade
+	Jobs       []*batchv1.Job // of NodeOps
+	NodeOpPods []*corev1.Pod  // of NodeOps and of their Jobs
+
+	places        map[string]int // of the nodes, by name
+	arePodsStored bool           // Pods are those of a store, and not of a list that copied them
+}
+
 // Objects is what was observed at one moment. Nothing in it may be changed.
 type Objects struct {
-	Config      skyhook.Config
-	Self        string
-	Nodes       []*node.Node        // by creation, then name
-	Skyhooks    []*v1alpha1.Skyhook // by priority, then name
-	Policies    []*v1alpha1.DeploymentPolicy
-	Pods        []*corev1.Pod // in our namespace, labelled as a Skyhook's; by name
-	ConfigMaps  []*corev1.ConfigMap
+	Config skyhook.Config
+	Self   string
+	Lists
+
 	Definitions map[string]*skyhook.Definition
-	NodeOps     []*opv1.NodeOp // by creation, then name
-	Upgrades    []*opv1.NodeOpUpgrade
-	Jobs        []*batchv1.Job                // of NodeOps
-	NodeOpPods  []*corev1.Pod                 // of NodeOps and of their Jobs
 	Workloads   map[string][]*corev1.Pod      // by node, of the nodes that are held; missing: not listed yet
 	Refusals    map[types.UID]drain.Refusal   // evictions that were refused, by pod
 	Gates       map[string]gates.Result       // what health gates found, by policy
@@ -49,21 +58,13 @@ type Objects struct {
 	RetryAt     time.Time                     // when to observe again though nothing has changed; zero for never
 
 	observedAt time.Time // when observing began
+	opConfig   nodeop.Config
 	refused    refusedRequests
 	revisions  *revisions
-	inFlight   inFlightView     // then: what was observed of it is about to change
-	snapshot   rollout.Snapshot // as last made
-	before     *compiledBefore
+	inFlight   inFlightView      // then: what was observed of it is about to change
 	durations  *timing.Durations // of the operator; nil for another observer
-
-	onDifference  func(string)                      // see Options.OnDifference
-	places        map[string]int                    // of the nodes, by name
-	arePodsStored bool                              // Pods are those of a store, and not of a list that copied them
-	isFirst       bool                              // nothing was observed before
-	vanished      []string                          // nodes that existed before
-	skyhooks      map[rollout.Ref]*skyhook.Compiled // by rollout; filled by Snapshot
-	opConfig      nodeop.Config
-	nodeOps       map[rollout.Ref]*nodeop.Compiled // by rollout; filled by Snapshot
+	isFirst    bool              // nothing was observed before
+	vanished   []string          // nodes that existed before
 }
 
 // Problem is something wrong with one object. It never stops the others.
@@ -84,7 +85,7 @@ type Outcome struct {
 
 // AppliedActions are actions that were carried out, those of one node in order, and what they were decided from.
 type AppliedActions struct {
-	From    *Objects
+	From    *Compiled
 	Actions []rollout.Action
 }
 
@@ -111,17 +112,6 @@ func (o *Objects) hasInFlight(ref rollout.Ref) bool {
 	return ok
 }
 
-// Snapshot is what was decided about: what Snapshot made of these objects.
-func (o *Objects) Snapshot() rollout.Snapshot { return o.snapshot }
-
-// Compiled is what Snapshot made of a Skyhook; nil when it is not among the objects.
-func (o *Objects) Compiled(s *v1alpha1.Skyhook) *skyhook.Compiled {
-	return o.skyhooks[skyhook.Ref(s.Name)]
-}
-
-// CompiledNodeOp is what Snapshot made of a NodeOp; nil when it is not among the objects.
-func (o *Objects) CompiledNodeOp(op *opv1.NodeOp) *nodeop.Compiled { return o.nodeOps[nodeop.Ref(op)] }
-
 // generationOf is the generation of a rollout's object.
 func (o *Objects) generationOf(name rollout.Ref) int64 {
 	for _, s := range o.Skyhooks {
@@ -138,7 +128,7 @@ func (o *Objects) generationOf(name rollout.Ref) int64 {
 }
 
 // Node is the node of this name; nil when there is none.
-func (o *Objects) Node(name string) *node.Node {
+func (o *Lists) Node(name string) *node.Node {
 	at, exists := o.places[name]
 	if !exists {
 		return nil
@@ -147,7 +137,7 @@ func (o *Objects) Node(name string) *node.Node {
 }
 
 // indexNodes makes the index of the nodes. It uses that of the nodes of another pass again if these have the same names.
-func (o *Objects) indexNodes(before []*node.Node, places map[string]int) {
+func (o *Lists) indexNodes(before []*node.Node, places map[string]int) {
 	o.places = node.IndexByName(before, places, o.Nodes, func(n *node.Node) *node.Node { return n })
 }
 
@@ -175,12 +165,12 @@ func isOwnedBy(m *corev1.ConfigMap, s *v1alpha1.Skyhook) bool {
 }
 
 // configMap finds one of ours by name.
-func (o *Objects) configMap(name string) *corev1.ConfigMap {
+func (o *Lists) configMap(name string) *corev1.ConfigMap {
 	return findNamed(o.ConfigMaps, name)
 }
 
 // pod finds a pod of a Skyhook by name.
-func (o *Objects) pod(name string) *corev1.Pod { return findNamed(o.Pods, name) }
+func (o *Lists) pod(name string) *corev1.Pod { return findNamed(o.Pods, name) }
 
 // findNamed returns the object with this name among those of one namespace, which are in the order of their names; nil if there is none.
 func findNamed[T metav1.Object](objects []T, name string) (found T) {
@@ -192,7 +182,7 @@ func findNamed[T metav1.Object](objects []T, name string) (found T) {
 }
 
 // sort puts everything in a total order, but Pods, which a podOrder sorts.
-func (o *Objects) sort() {
+func (o *Lists) sort() {
 	sortNodes(o.Nodes)
 	slices.SortFunc(o.Skyhooks, func(a, b *v1alpha1.Skyhook) int {
 		return cmp.Or(cmp.Compare(a.Spec.Priority, b.Spec.Priority), compareNames(a, b))

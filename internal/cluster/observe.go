@@ -33,7 +33,6 @@ type observer struct {
 	objectChecks *gates.ObjectChecker
 	revisions    *revisions
 	look         *lookList
-	before       *compiledBefore
 
 	durations   *timing.Durations
 	generations map[types.UID]int64       // of the objects when nodes were last listed live; nil before the first time
@@ -54,17 +53,18 @@ type observer struct {
 func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	now := v.options.Clock()
 	inFlight, observedAt := v.inFlight.view(), time.Now() // before listing: what completes meanwhile may be seen in part
-	o, err := v.listAll(ctx)
+	lists, err := v.listAll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o.inFlight, o.observedAt, o.durations = inFlight, observedAt, v.durations
-	o.Config, o.Self, o.opConfig = v.options.Config, v.options.Self, v.options.NodeOps
-	o.before, o.onDifference = v.before, v.options.OnDifference
+	o := &Objects{
+		Config: v.options.Config, Self: v.options.Self, Lists: *lists,
+		observedAt: observedAt, opConfig: v.options.NodeOps, inFlight: inFlight, durations: v.durations,
+	}
 	if !o.arePodsStored { // in a store pointers are the same as long as nothing changes
 		v.pods = keepVersions(v.pods, o.Pods)
 	}
-	v.mergeWrites(o)
+	v.mergeWrites(&o.Lists)
 	if o.RetryAt, err = v.writes.Confirm(ctx, v.options.Live); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 // listAll lists everything from the cache, or from the API server itself where there is none. The first time it keeps what
 // the API server knows better than the cache, and so it does with nodes whenever a spec changes: who labels a node and then
 // changes a spec expects both to count, but caches may show the spec before the label.
-func (v *observer) listAll(ctx context.Context) (*Objects, error) {
+func (v *observer) listAll(ctx context.Context) (*Lists, error) {
 	if v.options.Cached == nil {
 		return v.list(ctx, v.options.Live, pageSize)
 	}
@@ -109,7 +109,7 @@ func (v *observer) listAll(ctx context.Context) (*Objects, error) {
 }
 
 // generationsOf returns the generations of the objects in which people ask for something.
-func generationsOf(o *Objects) map[types.UID]int64 {
+func generationsOf(o *Lists) map[types.UID]int64 {
 	out := make(map[types.UID]int64, len(o.Skyhooks)+len(o.NodeOps)+len(o.Upgrades))
 	for _, s := range o.Skyhooks {
 		out[s.UID] = s.Generation
@@ -133,7 +133,7 @@ func hasNewGeneration(generations, before map[types.UID]int64) bool {
 }
 
 // mergeWrites adds our own last writes.
-func (v *observer) mergeWrites(o *Objects) {
+func (v *observer) mergeWrites(o *Lists) {
 	w := v.writes
 	o.Nodes, o.Pods, o.ConfigMaps = w.Nodes.Merge(o.Nodes), w.Pods.Merge(o.Pods), w.ConfigMaps.Merge(o.ConfigMaps)
 	o.Skyhooks, o.Policies = w.Skyhooks.Merge(o.Skyhooks), w.Policies.Merge(o.Policies)
@@ -141,7 +141,7 @@ func (v *observer) mergeWrites(o *Objects) {
 	o.Jobs, o.NodeOpPods = w.Jobs.Merge(o.Jobs), w.OpPods.Merge(o.NodeOpPods)
 }
 
-func (v *observer) addLive(ctx context.Context, cached *Objects) error {
+func (v *observer) addLive(ctx context.Context, cached *Lists) error {
 	live, err := v.list(ctx, v.options.Live, pageSize)
 	if err != nil {
 		return err

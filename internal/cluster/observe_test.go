@@ -133,8 +133,8 @@ func TestSpecChangeReadsNodesLive(t *testing.T) {
 		s.Apply(request)
 		delete(cache.held, fmt.Sprintf("%T", &v1alpha1.SkyhookList{}))
 		looks.lists = 0
-		if o, _ := s.decide(s.cluster); o.Node("n2").Labels["pool"] != "cpu" {
-			t.Errorf("n2 is observed with the labels %v", o.Node("n2").Labels)
+		if o, _ := s.decide(s.cluster); o.Objects.Node("n2").Labels["pool"] != "cpu" {
+			t.Errorf("n2 is observed with the labels %v", o.Objects.Node("n2").Labels)
 		}
 		s.pass()
 		s.pass()
@@ -178,12 +178,12 @@ func TestCreatedAndDeletedUnseen(t *testing.T) {
 		t.Fatalf("pods: %v", s.podNames())
 	}
 	s.Must(s.Client.Delete(context.Background(), &first[0], client.GracePeriodSeconds(0)))
-	if o, _ := s.decide(s.cluster); o.RetryAt.IsZero() || o.RetryAt.After(s.now.Add(writecache.ConfirmAfter)) {
-		t.Errorf("retry at %v, now is %v", o.RetryAt, s.now)
+	if o, _ := s.decide(s.cluster); o.Objects.RetryAt.IsZero() || o.Objects.RetryAt.After(s.now.Add(writecache.ConfirmAfter)) {
+		t.Errorf("retry at %v, now is %v", o.Objects.RetryAt, s.now)
 	}
 	s.now = s.now.Add(writecache.ConfirmAfter)
-	if o, _ := s.decide(s.cluster); !o.RetryAt.Equal(s.now) {
-		t.Errorf("after the answer the next pass is at %v, now is %v", o.RetryAt, s.now)
+	if o, _ := s.decide(s.cluster); !o.Objects.RetryAt.Equal(s.now) {
+		t.Errorf("after the answer the next pass is at %v, now is %v", o.Objects.RetryAt, s.now)
 	}
 	s.pass()
 	if second := s.ListPods(); len(second) != 1 || second[0].UID == first[0].UID {
@@ -292,8 +292,8 @@ func TestOrphanHold(t *testing.T) {
 	s.Patch(h, `{"metadata":{"finalizers":null}}`)
 	s.Must(s.Client.Delete(context.Background(), h))
 	o, plan := s.decide(s.cluster)
-	if len(plan.Actions) > 0 || !o.RetryAt.Equal(s.now.Add(orphanConfirmation)) {
-		t.Errorf("at once: %v, again at %v", plan.Actions, o.RetryAt)
+	if len(plan.Actions) > 0 || !o.Objects.RetryAt.Equal(s.now.Add(orphanConfirmation)) {
+		t.Errorf("at once: %v, again at %v", plan.Actions, o.Objects.RetryAt)
 	}
 	s.now = s.now.Add(orphanConfirmation - 1)
 	if done := s.pass().AllActions(); len(done) > 0 || !s.GetNode("n1").Spec.Unschedulable {
@@ -348,8 +348,8 @@ func TestOwnerComesBack(t *testing.T) {
 	s.decide(s.cluster)
 	s.Apply(driver)
 	s.now = s.now.Add(orphanConfirmation)
-	if o, _ := s.decide(s.cluster); len(o.Orphans) > 0 {
-		t.Errorf("orphans: %v", o.Orphans)
+	if o, _ := s.decide(s.cluster); len(o.Objects.Orphans) > 0 {
+		t.Errorf("orphans: %v", o.Objects.Orphans)
 	}
 	s.finish()
 	if s.GetNode("n1").Spec.Unschedulable {

@@ -31,7 +31,7 @@ func (w nodeOpOwners) prepareAll(ctx context.Context) {
 	}
 	for _, o := range w.objects.NodeOps {
 		name := nodeop.Ref(o)
-		c := w.objects.nodeOps[name]
+		c := w.compiled.NodeOps[name]
 		if c == nil || c.Removed || c.Operation.IsFinished() || o.DeletionTimestamp != nil || controllerutil.ContainsFinalizer(o, opv1.FinalizerNodeOp) {
 			continue
 		}
@@ -75,7 +75,7 @@ func (w nodeOpOwners) createChild(ctx context.Context, u *opv1.NodeOpUpgrade) {
 func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 	for _, o := range w.objects.NodeOps {
 		name := nodeop.Ref(o)
-		c := w.objects.nodeOps[name]
+		c := w.compiled.NodeOps[name]
 		if c == nil {
 			continue
 		}

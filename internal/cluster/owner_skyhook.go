@@ -31,7 +31,7 @@ type skyhookOwners struct{ *pass }
 func (w skyhookOwners) prepareAll(ctx context.Context) {
 	for _, s := range w.objects.Skyhooks {
 		name := skyhook.Ref(s.Name)
-		by := w.objects.skyhooks[name]
+		by := w.compiled.Skyhooks[name]
 		if by == nil || by.Removed {
 			continue
 		}
@@ -166,7 +166,7 @@ func isUpToDate(found, want *corev1.ConfigMap) bool {
 func (w skyhookOwners) cleanUpAll(ctx context.Context) {
 	for _, s := range w.objects.Skyhooks {
 		name := skyhook.Ref(s.Name)
-		by := w.objects.skyhooks[name]
+		by := w.compiled.Skyhooks[name]
 		if by == nil || w.notReady[name] || w.objects.hasInFlight(name) { // what is in flight may need what seems superfluous
 			continue
 		}
@@ -225,7 +225,7 @@ func (w skyhookOwners) deleteSuperfluous(ctx context.Context, s *v1alpha1.Skyhoo
 // nodes that no Skyhook targets. What a Skyhook retires from is deleted with that action.
 func (w skyhookOwners) deleteStaleMetadata(ctx context.Context) error {
 	stale := map[string]bool{}
-	for _, by := range w.objects.skyhooks {
+	for _, by := range w.compiled.Skyhooks {
 		for _, name := range w.objects.vanished {
 			stale[by.NodeMetadataName(name)] = true
 		}
@@ -249,7 +249,7 @@ func (w skyhookOwners) findUntargetedMetadata(ctx context.Context, stale map[str
 	type place struct{ skyhook, node string }
 	targeted, read := map[place]string{}, map[place]bool{}
 	for _, s := range w.objects.Skyhooks {
-		if by := w.objects.Compiled(s); by != nil {
+		if by := w.compiled.Skyhook(s); by != nil {
 			for _, t := range by.Rollout.Targets {
 				targeted[place{s.Name, t.Node}] = by.NodeMetadataName(t.Node)
 			}

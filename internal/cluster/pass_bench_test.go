@@ -64,17 +64,17 @@ func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 		}
 		o.Nodes = append(o.Nodes, node.Parse(n, nil))
 	}
-	Snapshot(o, startTime)
 	o.indexNodes(nil, nil)
+	before := Compile(o, startTime)
 	for _, s := range o.Skyhooks {
-		for _, e := range o.Compiled(s).Adopt {
+		for _, e := range before.Skyhook(s).Adopt {
 			o.Nodes[o.places[e.Node]] = o.Node(e.Node).With(e.Edit)
 		}
 	}
 	// The annotations of the reports are written.
-	snapshot, _ := Snapshot(o, startTime)
-	for _, r := range engine.Decide(snapshot).Reports {
-		by := o.skyhooks[r.Rollout]
+	compiled := Compile(o, startTime)
+	for _, r := range engine.Decide(compiled.Snapshot).Reports {
+		by := compiled.Skyhooks[r.Rollout]
 		for _, v := range r.Verdicts {
 			n := o.Node(v.Node)
 			o.Nodes[o.places[v.Node]] = n.With(by.Words(n, v))
@@ -86,14 +86,17 @@ func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
 	return o
 }
 
+// newBenchCluster returns a Cluster that has compiled nothing yet.
+func newBenchCluster() *Cluster { return New(Options{Clock: func() time.Time { return startTime }}) }
+
 // computePass is all of a pass but the requests.
-func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
-	snapshot, _ := Snapshot(o, now)
-	plan := engine.Decide(snapshot)
-	p := New(Options{Clock: func() time.Time { return now }}).newPass(o)
+func computePass(c *Cluster, o *Objects, now time.Time) (rollout.Plan, int) {
+	compiled := c.Compile(o, now)
+	plan := engine.Decide(compiled.Snapshot)
+	p := c.newPass(compiled)
 	work := p.collectWork(plan, workFilter{})
 	for _, s := range o.Skyhooks {
-		by := o.Compiled(s)
+		by := compiled.Skyhook(s)
 		for _, report := range plan.Reports {
 			if report.Rollout == by.Rollout.Ref {
 				by.Events(nil, s.Status, by.Status(report, plan.Groups))
@@ -101,7 +104,7 @@ func computePass(o *Objects, now time.Time) (rollout.Plan, int) {
 		}
 	}
 	for _, op := range o.NodeOps {
-		by := o.CompiledNodeOp(op)
+		by := compiled.NodeOp(op)
 		for _, report := range plan.Reports {
 			if report.Rollout == by.Rollout.Ref {
 				opreport.Events(by, nil, op.Status, opreport.Status(by, report, plan.Groups))
@@ -122,7 +125,7 @@ func BenchmarkPass(b *testing.B) {
 				cpu := cpuTime(b)
 				for b.Loop() {
 					began := time.Now()
-					plan, work := computePass(o, startTime.Add(time.Hour))
+					plan, work := computePass(newBenchCluster(), o, startTime.Add(time.Hour))
 					took = append(took, time.Since(began))
 					if (len(plan.Actions) > 0) != (pending > 0) || work > pending {
 						b.Fatalf("%d actions, work on %d nodes", len(plan.Actions), work)
@@ -140,7 +143,7 @@ func BenchmarkPass(b *testing.B) {
 const changed = 20
 
 // measurePasses measures passes without their requests, one after the other. Before each of them something changes.
-func measurePasses(b *testing.B, o *Objects, now time.Time, change func(turn int)) {
+func measurePasses(b *testing.B, c *Cluster, o *Objects, now time.Time, change func(turn int)) {
 	b.Helper()
 	turn := 0
 	b.ReportAllocs()
@@ -149,7 +152,7 @@ func measurePasses(b *testing.B, o *Objects, now time.Time, change func(turn int
 	for b.Loop() {
 		change(turn)
 		turn++
-		computePass(o, now)
+		computePass(c, o, now)
 	}
 	b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }
@@ -169,9 +172,9 @@ func BenchmarkNextPass(b *testing.B) {
 		for _, skyhooks := range []int{1, 3} {
 			b.Run(fmt.Sprintf("nodes=%d/skyhooks=%d", nodes, skyhooks), func(b *testing.B) {
 				o := newLargeCluster(nodes, skyhooks, 2, 0)
-				o.before = &compiledBefore{}
-				computePass(o, startTime)
-				measurePasses(b, o, startTime.Add(time.Hour), func(turn int) { changeNodes(o, turn) })
+				c := newBenchCluster()
+				computePass(c, o, startTime)
+				measurePasses(b, c, o, startTime.Add(time.Hour), func(turn int) { changeNodes(o, turn) })
 			})
 		}
 	}
@@ -181,9 +184,9 @@ func BenchmarkNextPass(b *testing.B) {
 func startPending(b *testing.B, o *Objects, pending int) {
 	b.Helper()
 	for range 2 { // one package after the other
-		snapshot, _ := Snapshot(o, startTime)
-		w := nodeWriter{New(Options{}).newPass(o)}
-		for _, a := range engine.Decide(snapshot).Actions {
+		compiled := Compile(o, startTime)
+		w := nodeWriter{New(Options{}).newPass(compiled)}
+		for _, a := range engine.Decide(compiled.Snapshot).Actions {
 			n := o.Node(a.Node)
 			edit, err := w.editOf(a, n)
 			if err != nil {
@@ -194,7 +197,7 @@ func startPending(b *testing.B, o *Objects, pending int) {
 			if a.Verb != rollout.VerbRun {
 				continue
 			}
-			pod, err := o.skyhooks[a.Rollout].Object(a.Task, a.Then, n)
+			pod, err := compiled.Skyhooks[a.Rollout].Object(a.Task, a.Then, n)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -223,11 +226,12 @@ func BenchmarkNextPassBusy(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=1000/busy=%d", pending), func(b *testing.B) {
 			o := newLargeCluster(1000, 1, 2, pending)
 			startPending(b, o, pending)
-			o.before, o.durations = &compiledBefore{}, timing.NewDurations()
-			computePass(o, startTime)
+			c := newBenchCluster()
+			o.durations = timing.NewDurations()
+			computePass(c, o, startTime)
 			listed, order := slices.Clone(o.Pods), podOrder{}
 			rand.Shuffle(len(listed), func(i, j int) { listed[i], listed[j] = listed[j], listed[i] })
-			measurePasses(b, o, startTime.Add(time.Minute), func(turn int) {
+			measurePasses(b, c, o, startTime.Add(time.Minute), func(turn int) {
 				for i := range changed {
 					at := (turn*changed + i) % len(listed)
 					p := *listed[at]
@@ -279,8 +283,9 @@ func BenchmarkPassNodeOp(b *testing.B) {
 		b.Run(fmt.Sprintf("policy=%v", hasPolicy), func(b *testing.B) {
 			o := newLargeCluster(nodes, 0, 0, 0)
 			addNodeOp(o, hasPolicy)
-			computePass(o, startTime)
-			measurePasses(b, o, startTime.Add(time.Hour), func(turn int) { changeNodes(o, turn) })
+			c := newBenchCluster()
+			computePass(c, o, startTime)
+			measurePasses(b, c, o, startTime.Add(time.Hour), func(turn int) { changeNodes(o, turn) })
 		})
 	}
 }

@@ -109,7 +109,7 @@ func TestPolicyComesAndGoes(t *testing.T) {
 		t.Fatalf("it was deleted though it is used: %v", p.Finalizers)
 	}
 	o, plan := s.decide(s.cluster)
-	status := policy.BuildStatus(o.Policies[0], o.PolicyUsers(plan)["careful"], plan.Groups, s.now)
+	status := policy.BuildStatus(o.Objects.Policies[0], o.Objects.PolicyUsers(plan)["careful"], plan.Groups, s.now)
 	blocked := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeletionBlocked)
 	if blocked == nil || blocked.Message != "used by Skyhook/demo: delete them, or have them name another policy, to let the deletion continue" {
 		t.Errorf("its deletion reports %v", blocked)
@@ -301,7 +301,7 @@ func TestLedgerAfterScopeChange(t *testing.T) {
 				s.pass()
 			}
 			if o, plan := s.decide(s.cluster); s.CountAdmitted() > 0 {
-				t.Errorf("a node is admitted beside the one that the policy names: %v, %v", o.Policies, plan.Actions)
+				t.Errorf("a node is admitted beside the one that the policy names: %v, %v", o.Objects.Policies, plan.Actions)
 			}
 			if p := s.getPolicy(); p.UID == "" || len(p.Finalizers) == 0 {
 				t.Error("the policy is gone before its admissions have expired")

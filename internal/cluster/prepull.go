@@ -15,7 +15,7 @@ import (
 
 // startPull creates the pod that pulls images before their turn.
 func (w podWriter) startPull(ctx context.Context, a rollout.Action, n *node.Node) error {
-	by := w.objects.skyhooks[a.Rollout]
+	by := w.compiled.Skyhooks[a.Rollout]
 	if pod := by.PullPod(n); pod != nil {
 		return w.createCheckPod(ctx, by, pod)
 	}

@@ -182,8 +182,8 @@ func TestProofOfObjects(t *testing.T) {
 	for _, n := range []string{"n1", "n2"} {
 		s.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: health-" + n + ", namespace: default}\ndata: {state: good}")
 	}
-	if o, _ := s.decide(s.cluster); o.RetryAt.IsZero() || o.RetryAt.After(s.now.Add(gates.AnswerLifetime)) {
-		t.Errorf("the objects are read again at %s, now is %s", o.RetryAt, s.now)
+	if o, _ := s.decide(s.cluster); o.Objects.RetryAt.IsZero() || o.Objects.RetryAt.After(s.now.Add(gates.AnswerLifetime)) {
+		t.Errorf("the objects are read again at %s, now is %s", o.Objects.RetryAt, s.now)
 	}
 	s.now = s.now.Add(gates.AnswerLifetime)
 	s.passUntilComplete("demo")

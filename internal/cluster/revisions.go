@@ -95,7 +95,7 @@ func (w skyhookOwners) recordRevisions(ctx context.Context) {
 	for _, s := range w.objects.Skyhooks {
 		exists[s.UID] = true
 		name := skyhook.Ref(s.Name)
-		by := w.objects.skyhooks[name]
+		by := w.compiled.Skyhooks[name]
 		if by == nil || by.Removed || w.notReady[name] {
 			continue
 		}

@@ -133,8 +133,8 @@ func TestUnknownRevisions(t *testing.T) {
 	for range 3 {
 		o, err := s.cluster.Observe(context.Background())
 		s.Must(err)
-		snapshot, _ := Snapshot(o, s.now)
-		out, _ := s.cluster.Apply(context.Background(), o, engine.Decide(snapshot)) // errors are in the outcome, too
+		compiled := s.cluster.Compile(o, s.now)
+		out, _ := s.cluster.Apply(context.Background(), compiled, engine.Decide(compiled.Snapshot)) // errors are in the outcome, too
 		if got := out.Errors[skyhook.Ref("demo")]; !strings.Contains(got, "its ControllerRevisions could not be listed") || !strings.Contains(fmt.Sprint(o.Err), "no answer") {
 			t.Errorf("the errors are %q and %v", got, o.Err)
 		}

@@ -87,12 +87,12 @@ func (s *scenario) newCluster(r *recorder) *Cluster {
 }
 
 // decide observes and decides.
-func (s *scenario) decide(c *Cluster) (*Objects, rollout.Plan) {
+func (s *scenario) decide(c *Cluster) (*Compiled, rollout.Plan) {
 	s.Helper()
 	o, err := c.Observe(context.Background())
 	s.Must(err)
-	snapshot, _ := Snapshot(o, s.now)
-	return o, engine.Decide(snapshot)
+	compiled := c.Compile(o, s.now)
+	return compiled, engine.Decide(compiled.Snapshot)
 }
 
 // pass observes, decides, applies and updates statuses.
@@ -105,10 +105,10 @@ func (s *scenario) pass() Outcome {
 	return out
 }
 
-func (s *scenario) updateStatuses(o *Objects, plan rollout.Plan) {
+func (s *scenario) updateStatuses(o *Compiled, plan rollout.Plan) {
 	s.Helper()
-	for _, h := range o.Skyhooks {
-		by := o.Compiled(h)
+	for _, h := range o.Objects.Skyhooks {
+		by := o.Skyhook(h)
 		for _, r := range plan.Reports {
 			if r.Rollout == by.Rollout.Ref && !by.Removed {
 				_, err := s.cluster.UpdateSkyhookStatus(context.Background(), h, by.Status(r, plan.Groups))

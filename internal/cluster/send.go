@@ -213,7 +213,7 @@ func (p *pass) sendPart(s *sending) (hasMore bool) {
 
 // complete ends the flight of a work, and requests a pass if that is needed.
 func (p *pass) complete(w *nodeWork) {
-	needsPass := p.inFlight.complete(w, p.objects)
+	needsPass := p.inFlight.complete(w, p.compiled)
 	if needsPass && p.options.OnComplete != nil {
 		p.options.OnComplete(w.node)
 	}

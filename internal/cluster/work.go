@@ -155,7 +155,7 @@ func (p *pass) collectWork(plan rollout.Plan, f workFilter) []*nodeWork {
 		}
 	}
 	for _, report := range plan.Reports {
-		if by := p.objects.skyhooks[report.Rollout]; by != nil && !p.incomplete[report.Rollout] {
+		if by := p.compiled.Skyhooks[report.Rollout]; by != nil && !p.incomplete[report.Rollout] {
 			c.addReport(report, by)
 		}
 	}
@@ -355,7 +355,7 @@ func (c *workCollector) adoptionWork(adopted node.NamedEdit) *nodeWork {
 
 func (c *workCollector) addAdoptedByNodeOps() {
 	for _, o := range c.objects.NodeOps {
-		op := c.objects.CompiledNodeOp(o)
+		op := c.compiled.NodeOp(o)
 		if op == nil || c.notReady[op.Rollout.Ref] || c.incomplete[op.Rollout.Ref] {
 			continue
 		}
@@ -396,7 +396,7 @@ func (c *workCollector) addReport(report rollout.Report, by *skyhook.Compiled) {
 
 // nodeOp is what Snapshot made of the NodeOp of an action, or of one that is gone and left a hold on the node; nil for others.
 func (p *pass) nodeOp(a rollout.Action) *nodeop.Compiled {
-	c := p.objects.nodeOps[a.Rollout]
+	c := p.compiled.NodeOps[a.Rollout]
 	if c != nil || p.objects.Node(a.Node) == nil || !p.objects.Orphans[a.Rollout] || a.Rollout.Kind != nodeop.Kind {
 		return c
 	}

@@ -21,7 +21,7 @@ func TestPutOffProgress(t *testing.T) {
 	}
 	isPutOff := func(after time.Duration, w *nodeWork) bool {
 		now = began.Add(after)
-		p := a.newPass(&Objects{Nodes: []*node.Node{{Name: "n1"}}, places: map[string]int{"n1": 0}})
+		p := a.newPass(&Compiled{Objects: &Objects{Lists: Lists{Nodes: []*node.Node{{Name: "n1"}}, places: map[string]int{"n1": 0}}}})
 		out := (&workCollector{pass: p}).putOffProgress(w)
 		a.unrecorded = p.putOff
 		return out

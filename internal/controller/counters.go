@@ -79,11 +79,7 @@ func (t counters) collectors() []prometheus.Collector {
 
 // countActions counts actions that were applied, how long stages and nodes took, and what failed.
 func (t counters) countActions(d cluster.AppliedActions) {
-	by := map[rollout.Ref]*skyhook.Compiled{}
-	for _, hook := range d.From.Skyhooks {
-		by[skyhook.Ref(hook.Name)] = d.From.Compiled(hook)
-	}
-	t.countOutcomes(by, d.From.Snapshot(), d.Actions)
+	t.countOutcomes(d.From.Skyhooks, d.From.Snapshot, d.Actions)
 }
 
 func (t counters) countOutcomes(by map[rollout.Ref]*skyhook.Compiled, s rollout.Snapshot, done []rollout.Action) {

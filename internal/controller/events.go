@@ -33,22 +33,22 @@ func (r *reporter) recordActions(d cluster.AppliedActions) {
 			actions[a.Rollout] = append(actions[a.Rollout], a)
 		}
 	}
-	for _, s := range d.From.Skyhooks {
-		compiled := d.From.Compiled(s)
+	for _, s := range d.From.Objects.Skyhooks {
+		compiled := d.From.Skyhook(s)
 		if compiled == nil || compiled.Removed {
 			continue
 		}
 		if done := actions[compiled.Rollout.Ref]; len(done) > 0 {
-			r.recordSkyhookEvents(d.From, s, compiled.Events(done, s.Status, s.Status))
+			r.recordSkyhookEvents(d.From.Objects, s, compiled.Events(done, s.Status, s.Status))
 		}
 	}
-	for _, op := range d.From.NodeOps {
-		compiled := d.From.CompiledNodeOp(op)
+	for _, op := range d.From.Objects.NodeOps {
+		compiled := d.From.NodeOp(op)
 		if compiled == nil || compiled.Removed {
 			continue
 		}
 		if done := actions[compiled.Rollout.Ref]; len(done) > 0 {
-			r.recordNodeOpEvents(d.From, op, opreport.Events(compiled, done, op.Status, op.Status))
+			r.recordNodeOpEvents(d.From.Objects, op, opreport.Events(compiled, done, op.Status, op.Status))
 		}
 	}
 }

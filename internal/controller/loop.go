@@ -122,20 +122,20 @@ func (l *Loop) runPass(ctx context.Context) (cost passCost, next time.Time) {
 		return passCost{cpuTime: l.clock().Sub(began)}, l.retryAt(ctx, err)
 	}
 	observed := l.clock()
-	snapshot, problems := cluster.Snapshot(o, began)
-	plan := engine.Decide(snapshot)
+	compiled := l.cluster.Compile(o, began)
+	plan := engine.Decide(compiled.Snapshot)
 	decided := l.clock()
 	cost = passCost{threadCPUTime() - before, countInFlight(plan)}
 	runtime.UnlockOSThread()
 
-	l.reporter.logProblems(problems)
-	outcome, err := l.cluster.Apply(ctx, o, plan)
+	l.reporter.logProblems(compiled.Problems)
+	outcome, err := l.cluster.Apply(ctx, compiled, plan)
 	applied := l.clock()
 	for _, d := range outcome.Applied {
 		l.reporter.logActions(d.Actions)
 		l.metrics.countActions(d)
 	}
-	statusDue, reportErr := l.reporter.reportPass(ctx, o, plan, outcome)
+	statusDue, reportErr := l.reporter.reportPass(ctx, compiled, plan, outcome)
 	inFlight := func(node string) bool { return o.IsInFlight(node) || l.cluster.IsInFlight(node) }
 	l.metrics.observePass(began, observed, decided, applied, l.clock(), inFlight)
 

@@ -127,7 +127,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	policy.Spec.Compartments = []v1alpha1.Compartment{{Name: "gpu"}}
 	policy.Spec.Compartments[0].Strategy = &v1alpha1.Strategy{Linear: &v1alpha1.LinearStrategy{}}
 	upgrade := &opv1.NodeOpUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "up"}, Status: opv1.NodeOpUpgradeStatus{Phase: opv1.PhaseInitializing}}
-	b.publish(&cluster.Objects{Policies: []*v1alpha1.DeploymentPolicy{policy}, Upgrades: []*opv1.NodeOpUpgrade{upgrade}}, []skyhookSample{stoppedSample(now)}, []nodeOpSample{finishedNodeOp(), runningNodeOp(now)}, []rollout.GroupReport{
+	b.publish(&cluster.Objects{Lists: cluster.Lists{Policies: []*v1alpha1.DeploymentPolicy{policy}, Upgrades: []*opv1.NodeOpUpgrade{upgrade}}}, []skyhookSample{stoppedSample(now)}, []nodeOpSample{finishedNodeOp(), runningNodeOp(now)}, []rollout.GroupReport{
 		{Group: rollout.ParseGroupRef("Skyhook/demo/gpu"), Ceiling: 3, Busy: 2}, {Group: rollout.ParseGroupRef("over"), Ceiling: 1, Busy: 4}, {Group: rollout.ParseGroupRef("unlimited"), Ceiling: rollout.Unlimited, Busy: 5},
 	}, now)
 	b.liveness.passStarted(time.Now().Add(-5 * time.Minute))

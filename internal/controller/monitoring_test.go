@@ -72,7 +72,7 @@ func everyMetric(t *testing.T) map[string]bool {
 	one := newSample(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])
 	one.waiting[rollout.ReasonBudget], one.drains.left[rollout.ReasonPodLeaving] = 1, 1
 	op := runningNodeOp(s.Now)
-	b.publish(&cluster.Objects{Upgrades: []*opv1.NodeOpUpgrade{{}}}, []skyhookSample{one}, []nodeOpSample{op}, plan.Groups, s.Now)
+	b.publish(&cluster.Objects{Lists: cluster.Lists{Upgrades: []*opv1.NodeOpUpgrade{{}}}}, []skyhookSample{one}, []nodeOpSample{op}, plan.Groups, s.Now)
 	b.nodeOpStages.WithLabelValues("command").Observe(1)
 	b.nodeOpFailures.WithLabelValues("command", "StageFailed").Inc()
 	b.stageDuration.WithLabelValues("apply").Observe(1)

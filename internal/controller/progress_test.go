@@ -30,10 +30,9 @@ func TestStatusIsComputedToBeWritten(t *testing.T) {
 	r := newReporter(cluster.New(cluster.Options{}), nil, events, logr.Discard())
 	r.clock = func() time.Time { return now }
 	report := func() *passReport {
-		o := &cluster.Objects{Skyhooks: []*v1alpha1.Skyhook{s}}
-		cluster.Snapshot(o, now)
+		o := &cluster.Objects{Lists: cluster.Lists{Skyhooks: []*v1alpha1.Skyhook{s}}}
 		ref := skyhook.Ref("demo")
-		p := &passReport{reporter: r, objects: o, written: map[types.UID]time.Time{}, outcome: cluster.Outcome{Incomplete: map[rollout.Ref]bool{ref: true}, Errors: map[rollout.Ref]string{ref: "no answer"}}}
+		p := &passReport{reporter: r, compiled: cluster.Compile(o, now), objects: o, written: map[types.UID]time.Time{}, outcome: cluster.Outcome{Incomplete: map[rollout.Ref]bool{ref: true}, Errors: map[rollout.Ref]string{ref: "no answer"}}}
 		p.updateSkyhooks(t.Context())
 		r.lastWrites = p.written
 		return p

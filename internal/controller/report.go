@@ -65,10 +65,11 @@ func newReporter(c *cluster.Cluster, m *metricsCollector, events record.EventRec
 // passReport is the report of one pass.
 type passReport struct {
 	*reporter
-	objects *cluster.Objects
-	plan    rollout.Plan
-	outcome cluster.Outcome
-	reports map[rollout.Ref]rollout.Report // by rollout
+	compiled *cluster.Compiled
+	objects  *cluster.Objects // from which it was compiled
+	plan     rollout.Plan
+	outcome  cluster.Outcome
+	reports  map[rollout.Ref]rollout.Report // by rollout
 
 	written map[types.UID]time.Time // becomes lastWrites
 	next    time.Time               // when a status that had to wait is due
@@ -76,9 +77,10 @@ type passReport struct {
 }
 
 // reportPass brings statuses, events and metrics up to date. It returns when a status that had to wait is due.
-func (r *reporter) reportPass(ctx context.Context, o *cluster.Objects, plan rollout.Plan, outcome cluster.Outcome) (next time.Time, err error) {
+func (r *reporter) reportPass(ctx context.Context, c *cluster.Compiled, plan rollout.Plan, outcome cluster.Outcome) (next time.Time, err error) {
+	o := c.Objects
 	p := &passReport{
-		reporter: r, objects: o, plan: plan, outcome: outcome,
+		reporter: r, compiled: c, objects: o, plan: plan, outcome: outcome,
 		reports: make(map[rollout.Ref]rollout.Report, len(plan.Reports)), written: make(map[types.UID]time.Time, len(o.Skyhooks)),
 	}
 	for _, report := range plan.Reports {
@@ -163,7 +165,7 @@ func (p *passReport) updateSkyhooks(ctx context.Context) {
 	statuses := make(map[types.UID]v1alpha1.SkyhookStatus, len(p.objects.Skyhooks))
 	samples := make(map[types.UID]skyhookSample, len(p.objects.Skyhooks))
 	for _, s := range p.objects.Skyhooks {
-		compiled := p.objects.Compiled(s)
+		compiled := p.compiled.Skyhook(s)
 		if compiled == nil || compiled.Removed {
 			continue
 		}
@@ -205,7 +207,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 	statuses := make(map[types.UID]opv1.NodeOpStatus, len(p.objects.NodeOps))
 	samples := make(map[types.UID]nodeOpSample, len(p.objects.NodeOps))
 	for _, op := range p.objects.NodeOps {
-		compiled := p.objects.CompiledNodeOp(op)
+		compiled := p.compiled.NodeOp(op)
 		if compiled == nil || compiled.Removed {
 			continue
 		}

@@ -113,7 +113,7 @@ func (v *Cluster) findGroupOwner(ref rollout.Ref) (rollout.Ref, error) {
 // policyName returns the name of the policy that applies to a rollout; empty for none.
 func (v *Cluster) policyName(r *rollout.Rollout) string {
 	if s := v.SkyhookOf(r); s != nil {
-		return v.Objects.Compiled(s).PolicyName()
+		return v.Compiled.Skyhook(s).PolicyName()
 	}
 	at := slices.IndexFunc(v.Objects.NodeOps, func(op *nodeopv1.NodeOp) bool { return op.Namespace == r.Ref.Namespace && op.Name == r.Ref.Name })
 	if at < 0 {

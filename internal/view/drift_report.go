@@ -59,7 +59,7 @@ func (v *Cluster) NewDriftReport(name string) (*DriftReport, error) {
 			continue
 		}
 		summary := driftSummary{Name: s.Name}
-		compiled := v.Objects.Compiled(s)
+		compiled := v.Compiled.Skyhook(s)
 		for _, t := range compiled.Rollout.Targets {
 			if t.Leaving || isNode && t.Node != name {
 				continue

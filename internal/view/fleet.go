@@ -136,7 +136,7 @@ func (v *Cluster) firstDrift(r *rollout.Rollout, t *rollout.Target) (key string,
 	if hook == nil || hook.Spec.Drift == nil {
 		return "", node.PackageDrift{}
 	}
-	rec := v.Objects.Compiled(hook).DriftOf(t.Node)
+	rec := v.Compiled.Skyhook(hook).DriftOf(t.Node)
 	if keys := rec.Drifted(); len(keys) > 0 {
 		return keys[0], rec.Packages[keys[0]]
 	}
@@ -196,7 +196,7 @@ func (v *Cluster) isRebooting(r *rollout.Rollout, t *rollout.Target) bool {
 		if hook == nil { // the only task of a NodeOp that runs alone
 			return true
 		}
-		p, ok := v.Objects.Compiled(hook).Purpose(t.Node, k.ID)
+		p, ok := v.Compiled.Skyhook(hook).Purpose(t.Node, k.ID)
 		return ok && p.Interrupt != nil && p.Interrupt.Type == v1alpha1.InterruptReboot
 	})
 }

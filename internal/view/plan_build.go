@@ -162,7 +162,7 @@ func (b *planBuilder) taskPurpose(r *rollout.Rollout, t *rollout.Target, k *roll
 	if hook == nil {
 		return ""
 	}
-	p, ok := b.Objects.Compiled(hook).Purpose(t.Node, k.ID)
+	p, ok := b.Compiled.Skyhook(hook).Purpose(t.Node, k.ID)
 	if !ok {
 		return ""
 	}
@@ -261,13 +261,13 @@ func (b *planBuilder) listPods(r *rollout.Rollout) []nodePods {
 // findWarnings returns problems of the spec, and risks of the first wave.
 func (b *planBuilder) findWarnings(r *rollout.Rollout, p *RolloutPlan) []string {
 	var warnings []string
-	for _, problem := range b.problems {
+	for _, problem := range b.Compiled.Problems {
 		if problem.Rollout == r.Ref && (r.Broken == nil || problem.Text != r.Broken.Text) {
 			warnings = append(warnings, problem.Text)
 		}
 	}
 	if hook := b.SkyhookOf(r); hook != nil {
-		if n := b.Objects.Compiled(hook).EditedNodes(); n > 0 {
+		if n := b.Compiled.Skyhook(hook).EditedNodes(); n > 0 {
 			warnings = append(warnings, fmt.Sprintf("the image, env or resources of a finished package changed on %s: that runs nothing until its next install or upgrade, or a rerun", output.Count(n, "node")))
 		}
 	}

@@ -61,10 +61,10 @@ func (v *Cluster) listMarks(r *rollout.Rollout) []NodeMark {
 // marksOf returns the marks that a Skyhook or NodeOp and its policy ask for.
 func (v *Cluster) marksOf(r *rollout.Rollout) v1alpha1.NodeMarks {
 	if hook := v.SkyhookOf(r); hook != nil {
-		return v.Objects.Compiled(hook).Marks()
+		return v.Compiled.Skyhook(hook).Marks()
 	}
 	for _, op := range v.Objects.NodeOps {
-		if compiled := v.Objects.CompiledNodeOp(op); compiled != nil && compiled.Rollout.Ref == r.Ref {
+		if compiled := v.Compiled.NodeOp(op); compiled != nil && compiled.Rollout.Ref == r.Ref {
 			return compiled.Operation.Marks
 		}
 	}

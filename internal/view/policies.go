@@ -111,7 +111,7 @@ func (v *Cluster) ListPolicies() *Policies {
 func (v *Cluster) usersOf(name string) []string {
 	users := []string{}
 	for _, hook := range v.Objects.Skyhooks {
-		if v.Objects.Compiled(hook).PolicyName() == name {
+		if v.Compiled.Skyhook(hook).PolicyName() == name {
 			users = append(users, hook.Name)
 		}
 	}

@@ -240,7 +240,7 @@ func (v *Cluster) addBatches(p *Progress, r *rollout.Rollout, f *Forecast, all [
 // policyOf returns the name of the policy of a rollout; empty when it has none.
 func (v *Cluster) policyOf(r *rollout.Rollout) string {
 	if hook := v.SkyhookOf(r); hook != nil {
-		return v.Objects.Compiled(hook).PolicyName()
+		return v.Compiled.Skyhook(hook).PolicyName()
 	}
 	if op := v.NodeOpOf(r); op != nil {
 		return op.Spec.DeploymentPolicy

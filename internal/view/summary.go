@@ -106,7 +106,7 @@ func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 		return s
 	}
 	s.setExpected(hook.Status.EstimatedCompletion, v.Snapshot.Now)
-	s.Status = string(v.Objects.Compiled(hook).Status(*report, v.Plan.Groups).Status)
+	s.Status = string(v.Compiled.Skyhook(hook).Status(*report, v.Plan.Groups).Status)
 	for name, p := range hook.Spec.Packages {
 		s.Packages = append(s.Packages, name+" "+string(p.Version))
 	}

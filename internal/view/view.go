@@ -33,8 +33,8 @@ var ErrNotFound = errors.New("not found")
 type Cluster struct {
 	Dump     *dump.Cluster
 	Objects  *cluster.Objects
-	Snapshot rollout.Snapshot
-	problems []cluster.Problem
+	Compiled *cluster.Compiled
+	Snapshot rollout.Snapshot // of what was compiled
 	Plan     rollout.Plan
 	targets  map[targetKey]*rollout.Target
 	Budgets  map[types.UID]string // by pod: the disruption budget that allows no eviction now
@@ -48,7 +48,8 @@ type targetKey struct {
 
 // Decide makes the plan from what was observed.
 func (v *Cluster) Decide() {
-	v.Snapshot, v.problems = cluster.Snapshot(v.Objects, v.Dump.Taken)
+	v.Compiled = cluster.Compile(v.Objects, v.Dump.Taken)
+	v.Snapshot = v.Compiled.Snapshot
 	v.Plan = engine.Decide(v.Snapshot)
 	v.targets = map[targetKey]*rollout.Target{}
 	for i := range v.Snapshot.Rollouts {
@@ -195,7 +196,7 @@ func (v *Cluster) listImages(r *rollout.Rollout) []PackageImage {
 		return nil
 	}
 	var out []PackageImage
-	for _, image := range v.Objects.Compiled(hook).Images() {
+	for _, image := range v.Compiled.Skyhook(hook).Images() {
 		out = append(out, PackageImage(image))
 	}
 	return out

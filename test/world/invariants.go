@@ -222,8 +222,7 @@ func (r *Run) checkEmptyPlan() {
 		r.violate("at rest the plan is empty", "%v", err)
 		return
 	}
-	snapshot, _ := cluster.Snapshot(o, r.now)
-	if plan := engine.Decide(snapshot); len(plan.Actions) > 0 {
+	if plan := engine.Decide(cluster.Compile(o, r.now).Snapshot); len(plan.Actions) > 0 {
 		r.violate("at rest the plan is empty", "%+v", plan.Actions)
 	}
 }
