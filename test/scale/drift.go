@@ -16,6 +16,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // phaseDrift is the phase in which nodes are checked for drift, and nothing drifted.
@@ -66,27 +67,16 @@ func (f *simulation) setFinished(ctx context.Context, name string, at time.Time)
 
 // runCheck runs the containers of a pod that checks a node for drift, side by side. They find nothing.
 func (f *simulation) runCheck(ctx context.Context, p *corev1.Pod) {
-	if !f.updatePod(ctx, p, func(s *corev1.PodStatus) { setCheckStatus(s, &p.Spec, false) }) || sleep(ctx, f.randomize(f.stageDuration)) != nil {
+	if !f.updatePod(ctx, p, acceptPod) || sleep(ctx, f.randomize(f.stageDuration)) != nil {
 		return
 	}
-	if f.updatePod(ctx, p, func(s *corev1.PodStatus) { setCheckStatus(s, &p.Spec, true) }) {
-		f.checks.Add(1)
-	}
-}
-
-// setCheckStatus sets the status of a pod that checks a node: its containers run, or have ended.
-func setCheckStatus(s *corev1.PodStatus, spec *corev1.PodSpec, hasEnded bool) {
-	now := metav1.Now()
-	s.Phase, s.HostIP, s.ContainerStatuses = corev1.PodRunning, "10.0.0.1", nil
-	if hasEnded {
-		s.Phase = corev1.PodSucceeded
-	}
-	for _, c := range spec.Containers {
-		state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
-		if hasEnded {
+	end := func(p *corev1.Pod) {
+		for i, c := range p.Spec.Containers {
 			found := pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: c.Name, Drift: &pack.Drift{Ran: []pack.Mode{pack.ModeApplyCheck, pack.ModeConfigCheck}}}
-			state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now, Message: string(found.Encode())}}
+			kubelet.End(p, i, 0, string(found.Encode()), time.Now())
 		}
-		s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: state})
+	}
+	if f.updatePod(ctx, p, end) {
+		f.checks.Add(1)
 	}
 }

@@ -7,14 +7,16 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // startJobController starts a fake Job controller: each Job runs for a while and succeeds. It creates no pods: the operator reads
@@ -42,25 +44,19 @@ func (f *simulation) startJobController(ctx context.Context) {
 // runJob runs a Job, which succeeds.
 func (f *simulation) runJob(ctx context.Context, j *batchv1.Job) {
 	defer f.active.Add(-1)
-	update := func(change func(*batchv1.JobStatus)) {
+	update := func(change func(*batchv1.Job)) {
 		was := j.DeepCopy()
 		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
-		change(&j.Status)
+		change(j)
 		if err := f.client.Status().Patch(ctx, j, client.MergeFrom(was)); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "scale: updating Job %s: %v\n", j.Name, err)
 		}
 	}
 	began := metav1.Now()
-	update(func(s *batchv1.JobStatus) { s.Active, s.StartTime = 1, &began })
+	update(func(j *batchv1.Job) { j.Status.Active, j.Status.StartTime = 1, &began })
 	if sleep(ctx, f.randomize(f.stageDuration)) != nil {
 		return
 	}
-	now := metav1.Now()
-	update(func(s *batchv1.JobStatus) {
-		s.Active, s.Succeeded, s.CompletionTime = 0, 1, &now
-		for _, c := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
-			s.Conditions = append(s.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now})
-		}
-	})
+	update(func(j *batchv1.Job) { kubelet.EndJob(j, true, time.Now()) })
 	f.ended.Add(1)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // runPod runs the init containers of a pod one after the other, or the containers of a compact pod, which wait for each other. As kubelets
@@ -27,7 +28,7 @@ func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 		f.runCheck(ctx, p)
 		return
 	}
-	if !f.updatePod(ctx, p, func(s *corev1.PodStatus) { acceptPod(s, &p.Spec) }) {
+	if !f.updatePod(ctx, p, acceptPod) {
 		return
 	}
 	containers := p.Spec.InitContainers
@@ -49,16 +50,16 @@ func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 			}
 			return
 		}
-		if !f.updatePod(ctx, p, func(s *corev1.PodStatus) { endContainer(s, i, message) }) {
+		if !f.updatePod(ctx, p, func(p *corev1.Pod) { kubelet.End(p, i, 0, message, time.Now()) }) {
 			return
 		}
 	}
 }
 
 // updatePod changes the status of a pod, and reports whether the pod still exists.
-func (f *simulation) updatePod(ctx context.Context, p *corev1.Pod, change func(*corev1.PodStatus)) bool {
+func (f *simulation) updatePod(ctx context.Context, p *corev1.Pod, change func(*corev1.Pod)) bool {
 	before := p.DeepCopy()
-	change(&p.Status)
+	change(p)
 	err := f.client.Status().Patch(ctx, p, client.MergeFrom(before))
 	if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "scale: updating the status of pod %s: %v\n", before.Name, err)
@@ -66,66 +67,19 @@ func (f *simulation) updatePod(ctx context.Context, p *corev1.Pod, change func(*
 	return err == nil
 }
 
-// acceptPod sets the status that a kubelet reports first: the first init container runs and the others wait, or all containers run.
-func acceptPod(s *corev1.PodStatus, spec *corev1.PodSpec) {
+// acceptPod sets the status that a kubelet reports first.
+func acceptPod(p *corev1.Pod) {
+	kubelet.Create(p)
 	now := metav1.Now()
-	s.Phase, s.StartTime, s.HostIP = corev1.PodPending, &now, "10.0.0.1"
+	p.Status.StartTime, p.Status.HostIP = &now, "10.0.0.1"
 	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
 		c := corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: "ContainersNotInitialized", LastTransitionTime: now}
 		if t == corev1.PodReadyToStartContainers || t == corev1.PodScheduled {
 			c.Status, c.Reason = corev1.ConditionTrue, ""
 		}
-		s.Conditions = append(s.Conditions, c)
+		p.Status.Conditions = append(p.Status.Conditions, c)
 	}
-	waiting := func(of []corev1.Container) (out []corev1.ContainerStatus) {
-		for _, c := range of {
-			out = append(out, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{
-				Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}})
-		}
-		return out
-	}
-	s.InitContainerStatuses, s.ContainerStatuses = waiting(spec.InitContainers), waiting(spec.Containers)
-	if len(s.InitContainerStatuses) == 0 {
-		startContainers(s, now)
-		return
-	}
-	s.InitContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
-}
-
-// startContainers sets that all containers run that are no init containers.
-func startContainers(s *corev1.PodStatus, now metav1.Time) {
-	s.Phase = corev1.PodRunning
-	for i := range s.Conditions {
-		s.Conditions[i].Status, s.Conditions[i].Reason = corev1.ConditionTrue, ""
-	}
-	for i := range s.ContainerStatuses {
-		s.ContainerStatuses[i].State, s.ContainerStatuses[i].Ready = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}, true
-	}
-}
-
-// statusAt returns the status of a container; those after the init containers are the others.
-func statusAt(s *corev1.PodStatus, i int) *corev1.ContainerStatus {
-	if i < len(s.InitContainerStatuses) {
-		return &s.InitContainerStatuses[i]
-	}
-	return &s.ContainerStatuses[i-len(s.InitContainerStatuses)]
-}
-
-// endContainer sets that a container has succeeded, and that what waited for an init container runs.
-func endContainer(s *corev1.PodStatus, i int, message string) {
-	now := metav1.Now()
-	ended := statusAt(s, i)
-	began := ended.State.Running.StartedAt
-	ended.Ready = i < len(s.InitContainerStatuses)
-	ended.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: began, FinishedAt: now, Message: message}}
-	switch init := len(s.InitContainerStatuses); {
-	case i+1 == init+len(s.ContainerStatuses):
-		s.Phase = corev1.PodSucceeded
-	case i+1 < init:
-		s.InitContainerStatuses[i+1].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
-	case i+1 == init:
-		startContainers(s, now)
-	}
+	kubelet.Begin(p, 0, now.Time)
 }
 
 // carryOut does what a container does to its host, and returns the message it leaves: a reboot, if it is asked for one.

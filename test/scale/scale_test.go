@@ -8,10 +8,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/skyhook-k8s/skyhook/internal/pack"
-
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -73,66 +69,11 @@ func readSample(t *testing.T, text string) *sample {
 	return &sample{families: families}
 }
 
-// TestPodStatus: one init container runs at a time, and the pod runs when the last one has ended.
-func TestPodStatus(t *testing.T) {
-	spec := corev1.PodSpec{InitContainers: []corev1.Container{{Name: "copy"}, {Name: "apply"}}, Containers: []corev1.Container{{Name: "pause"}}}
-	status := corev1.PodStatus{}
-	states := func() string {
-		out := string(status.Phase)
-		for _, c := range append(status.InitContainerStatuses[:2:2], status.ContainerStatuses...) {
-			switch {
-			case c.State.Running != nil:
-				out += " " + c.Name + " running"
-			case c.State.Terminated != nil:
-				out += " " + c.Name + " ended " + c.State.Terminated.Message
-			}
-		}
-		return out
-	}
-	acceptPod(&status, &spec)
-	if got := states(); got != "Pending copy running" {
-		t.Errorf("accepted: %s", got)
-	}
-	endContainer(&status, 0, "1")
-	if got := states(); got != "Pending copy ended 1 apply running" {
-		t.Errorf("after the first: %s", got)
-	}
-	endContainer(&status, 1, "2")
-	if got := states(); got != "Running copy ended 1 apply ended 2 pause running" {
-		t.Errorf("after the last: %s", got)
-	}
-	for _, c := range status.Conditions {
-		if c.Status != corev1.ConditionTrue {
-			t.Errorf("condition %s is %s", c.Type, c.Status)
-		}
-	}
-}
-
 // TestGroupDigits: as the documentation writes numbers.
 func TestGroupDigits(t *testing.T) {
 	for n, want := range map[int]string{100: "100", 1000: "1,000", 10050: "10,050"} {
 		if got := groupDigits(n); got != want {
 			t.Errorf("%d is written %s", n, got)
-		}
-	}
-}
-
-// TestCheckStatus: the containers of a check run side by side, and end with what they found, which is nothing.
-func TestCheckStatus(t *testing.T) {
-	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}}
-	status := corev1.PodStatus{}
-	setCheckStatus(&status, &spec, false)
-	if status.Phase != corev1.PodRunning || len(status.ContainerStatuses) != 2 || status.ContainerStatuses[1].State.Running == nil {
-		t.Errorf("while it runs: %+v", status)
-	}
-	setCheckStatus(&status, &spec, true)
-	if status.Phase != corev1.PodSucceeded || len(status.ContainerStatuses) != 2 {
-		t.Fatalf("when it has ended: %+v", status)
-	}
-	for _, c := range status.ContainerStatuses {
-		m, isOurs := pack.DecodeMessage(c.State.Terminated.Message)
-		if !isOurs || m.Drift == nil || m.Drift.IsDrifted() || m.Outcome != pack.Succeeded {
-			t.Errorf("container %s found %+v", c.Name, m)
 		}
 	}
 }

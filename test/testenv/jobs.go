@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // jobController is a fake Job controller, which also finishes the pods of Jobs and the pods that reboot nodes.
@@ -53,7 +54,7 @@ func (j *jobController) syncJobs(ctx context.Context) {
 	for i := range list.Items {
 		job := &list.Items[i]
 		switch p := findPod(job, pods.Items); {
-		case len(job.Status.Conditions) > 0:
+		case kubelet.HasJobEnded(job):
 			ended[job.Spec.Template.Spec.NodeName] = job.Status.Succeeded > 0
 		case p == nil:
 			j.createPod(ctx, job)
@@ -81,10 +82,7 @@ func findPod(job *batchv1.Job, pods []corev1.Pod) *corev1.Pod {
 }
 
 func (j *jobController) createPod(ctx context.Context, job *batchv1.Job) {
-	p := &corev1.Pod{ObjectMeta: *job.Spec.Template.ObjectMeta.DeepCopy(), Spec: *job.Spec.Template.Spec.DeepCopy()}
-	p.Namespace, p.Name = job.Namespace, job.Name+"-0"
-	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
-	if err := j.Client.Create(ctx, p); err != nil && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
+	if err := j.Client.Create(ctx, kubelet.JobPod(job)); err != nil && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
 		j.Errorf("creating the pod of Job %s: %v", job.Name, err)
 	}
 }
@@ -92,32 +90,15 @@ func (j *jobController) createPod(ctx context.Context, job *batchv1.Job) {
 // finishPod terminates all containers of a pod.
 func (j *jobController) finishPod(ctx context.Context, p *corev1.Pod, code int32) {
 	q := p.DeepCopy()
-	q.Status.Phase = corev1.PodSucceeded
-	if code != 0 {
-		q.Status.Phase = corev1.PodFailed
-	}
-	for _, c := range p.Spec.Containers {
-		q.Status.ContainerStatuses = append(q.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: terminatedState(code)})
-	}
+	kubelet.EndAll(q, code, "", time.Now())
 	_ = j.Client.Status().Patch(ctx, q, client.MergeFrom(p)) // the next call retries
 }
 
 // FinishJob ends a Job that has not ended yet, as the Job controller would.
 func (e *Env) FinishJob(ctx context.Context, j *batchv1.Job, succeeded bool, at time.Time) error {
-	if len(j.Status.Conditions) > 0 || j.DeletionTimestamp != nil {
+	if kubelet.HasJobEnded(j) || j.DeletionTimestamp != nil {
 		return nil
 	}
-	now := metav1.NewTime(at)
-	j.Status.StartTime = &now
-	met, end := batchv1.JobSuccessCriteriaMet, batchv1.JobComplete
-	if succeeded {
-		j.Status.Succeeded, j.Status.CompletionTime = 1, &now
-	} else {
-		met, end, j.Status.Failed = batchv1.JobFailureTarget, batchv1.JobFailed, 1
-	}
-	for _, c := range []batchv1.JobConditionType{met, end} {
-		j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now})
-	}
-	j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
+	kubelet.EndJob(j, succeeded, at)
 	return e.Client.Status().Update(ctx, j)
 }

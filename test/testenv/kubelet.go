@@ -5,10 +5,10 @@ package testenv
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // Kubelet is a fake kubelet for all nodes: it completes the init containers of pods of Skyhooks, reports other pods as
@@ -142,7 +144,7 @@ func (k *Kubelet) syncPod(ctx context.Context, o any) {
 		q.Status.Phase = corev1.PodRunning
 		if k.isPackagePod(p) {
 			k.recordStart(p)
-			k.runInitContainers(ctx, q, outcome)
+			k.runContainers(ctx, q, outcome)
 		} else {
 			q.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}
@@ -164,56 +166,38 @@ func (k *Kubelet) recordStart(p *corev1.Pod) {
 	k.mostAdmitted = max(k.mostAdmitted, admitted)
 }
 
-// runInitContainers sets the statuses of a pod's init containers according to its outcome.
-func (k *Kubelet) runInitContainers(ctx context.Context, p *corev1.Pod, outcome Outcome) {
+// runContainers ends the containers of a pod one after the other, as its outcome says.
+func (k *Kubelet) runContainers(ctx context.Context, p *corev1.Pod, outcome Outcome) {
 	if outcome == Rejected {
-		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"
+		kubelet.Reject(p, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
 		return
 	}
-	if len(stagesOf(p)) > 0 {
-		k.runStages(ctx, p, outcome)
-		return
-	}
-	for i, c := range p.Spec.InitContainers {
-		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: k.pullImage(p, i), State: terminatedState(0)}
-		runsStage := i == 1 || c.Name == "interrupt"
-		if runsStage && outcome == Hangs {
-			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	now, isCompact := time.Now(), podstate.IsCompact(p)
+	kubelet.Create(p)
+	for i := kubelet.Next(p); i >= 0 && (isCompact || i < len(p.Spec.InitContainers)); i = kubelet.Next(p) {
+		s := kubelet.Status(p, i)
+		if !isCompact {
+			s.ImageID = k.pullImage(p, i)
 		}
-		if runsStage && (outcome == Fails || outcome == Refuses) {
-			s.State = terminatedState(1)
+		runsStage := i == 1 || s.Name == "interrupt"
+		if isCompact {
+			runsStage = i == 0
 		}
-		if runsStage && outcome == Refuses {
-			s.State.Terminated.Message = string(pack.Message{Mode: pack.ModeConfig, Outcome: pack.Failed, Class: pack.StepFailed, Reason: "step set exited with 1", RefusesRollback: true}.Encode())
-		}
-		if c.Name == "interrupt" && outcome == Succeeds && strings.Contains(p.Name, "-reboot-") {
-			k.rebootNode(ctx, p.Spec.NodeName)
-		}
-		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, s)
-		if runsStage && outcome != Succeeds && outcome != StuckTerminating {
-			p.Status.Phase = corev1.PodPending
-			return
-		}
-	}
-}
-
-// runStages sets the statuses of the containers of a compact pod: the first one has the outcome, and the others wait for it.
-func (k *Kubelet) runStages(ctx context.Context, p *corev1.Pod, outcome Outcome) {
-	p.Status.Phase = corev1.PodSucceeded
-	isWaiting := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
-	for i, c := range p.Spec.Containers {
-		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: terminatedState(0)}
+		message := ""
 		switch {
-		case p.Status.Phase == corev1.PodRunning:
-			s.State = isWaiting
-		case i == 0 && outcome == Hangs:
-			s.State, p.Status.Phase = isWaiting, corev1.PodRunning
-		case i == 0 && (outcome == Fails || outcome == Refuses):
-			s.State, p.Status.Phase = terminatedState(1), corev1.PodRunning
-		case c.Name == "interrupt" && strings.Contains(p.Name, "-reboot-"):
+		case runsStage && outcome == Hangs:
+			kubelet.Begin(p, i, now)
+			return
+		case runsStage && outcome == Refuses && !isCompact:
+			message = string(pack.Message{Mode: pack.ModeConfig, Outcome: pack.Failed, Class: pack.StepFailed, Reason: "step set exited with 1", RefusesRollback: true}.Encode())
+			fallthrough
+		case runsStage && (outcome == Fails || outcome == Refuses):
+			kubelet.End(p, i, 1, message, now)
+			return
+		case s.Name == "interrupt" && strings.Contains(p.Name, "-reboot-"):
 			k.rebootNode(ctx, p.Spec.NodeName)
 		}
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
+		kubelet.End(p, i, 0, "", now)
 	}
 }
 
@@ -231,14 +215,6 @@ func (k *Kubelet) pullImage(p *corev1.Pod, container int) string {
 	return k.imageIDOf(image)
 }
 
-func terminatedState(code int32) corev1.ContainerState {
-	reason := "Completed"
-	if code != 0 {
-		reason = "Error"
-	}
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, FinishedAt: metav1.Now()}}
-}
-
 // rebootNode changes the boot id of a node.
 func (k *Kubelet) rebootNode(ctx context.Context, node string) {
 	n := &corev1.Node{}
@@ -253,8 +229,8 @@ func (k *Kubelet) rebootNode(ctx context.Context, node string) {
 // StageOf returns the stage that a pod of a Skyhook runs, derived from the name of its second init container, or the first one
 // of a compact pod.
 func StageOf(p *corev1.Pod) string {
-	if stages := stagesOf(p); len(stages) > 0 {
-		return stages[0]
+	if stages := podstate.ReadStages(p); len(stages) > 0 {
+		return string(stages[0].Stage)
 	}
 	if len(p.Spec.InitContainers) < 2 {
 		return "interrupt"
@@ -279,16 +255,4 @@ func (e *Env) SettlePodsWith(judge func(*corev1.Pod) Outcome) {
 	for i := range l.Items {
 		k.syncPod(context.Background(), &l.Items[i])
 	}
-}
-
-// stagesOf returns the stages of a compact pod in their order; none of another pod.
-func stagesOf(p *corev1.Pod) (stages []string) {
-	var all []struct{ Stage string }
-	if json.Unmarshal([]byte(p.Annotations["skyhook.nvidia.com/stages"]), &all) != nil {
-		return nil
-	}
-	for _, s := range all {
-		stages = append(stages, s.Stage)
-	}
-	return stages
 }

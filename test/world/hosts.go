@@ -19,6 +19,8 @@ import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // host is the machine below a node: what survives a reboot, and what the node cannot know.
@@ -172,43 +174,25 @@ func (r *Run) endPod(p *corev1.Pod) {
 
 // finish ends all containers of a pod of a NodeOp, sometimes with a failure.
 func (r *Run) finish(p *corev1.Pod, random *rand.Rand, failPercent int, message string) {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if kubelet.HasEnded(p) {
 		return
 	}
 	code := int32(0)
-	p.Status.Phase = corev1.PodSucceeded
 	if !r.isQuiet && random.IntN(100) < failPercent {
-		code, p.Status.Phase = 1, corev1.PodFailed
+		code = 1
 	}
-	p.Status.InitContainerStatuses, p.Status.ContainerStatuses = nil, nil
-	for _, c := range p.Spec.InitContainers {
-		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, r.ended(c, code, message))
-	}
-	if code == 0 || len(p.Spec.InitContainers) == 0 {
-		for _, c := range p.Spec.Containers {
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, r.ended(c, code, message))
-		}
-	}
+	kubelet.EndAll(p, code, message, r.now)
 	r.writeStatus(Pods, p)
-}
-
-func (r *Run) ended(c corev1.Container, code int32, message string) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Message: message, FinishedAt: metav1.NewTime(r.now), StartedAt: metav1.NewTime(r.now),
-	}}}
 }
 
 // stepPackage takes a pod of a Skyhook one step further.
 func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
-	if p.Annotations[annotationStages] != "" {
+	if podstate.IsCompact(p) {
 		r.stepCompact(p, h, random)
 		return
 	}
-	if p.Status.Phase == corev1.PodFailed || len(p.Spec.InitContainers) == 0 {
-		return
-	}
-	last := p.Status.InitContainerStatuses
-	if len(last) == len(p.Spec.InitContainers) && last[len(last)-1].State.Terminated != nil && last[len(last)-1].State.Terminated.ExitCode == 0 {
+	isNew := len(p.Status.InitContainerStatuses) == 0
+	if kubelet.Create(p); kubelet.HasEnded(p) || kubelet.Next(p) >= len(p.Spec.InitContainers) {
 		return
 	}
 	chance := random.IntN(100)
@@ -227,23 +211,20 @@ func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
 		message, chance = proof, max(chance, 20) // what it did is done
 	}
 	switch {
-	case chance < 4 && len(last) == 0:
-		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
-	case chance < 7 && len(last) == 0:
-		c := p.Spec.InitContainers[0]
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, Image: c.Image, State: corev1.ContainerState{
-			Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}}}
+	case chance < 4 && isNew:
+		kubelet.Reject(p, "OutOfcpu", "Node didn't have enough resource: cpu")
+	case chance < 7 && isNew:
+		kubelet.Wait(p, 0, "ImagePullBackOff", "not found")
 	case chance < 16:
 		r.failPackage(p)
 	default:
-		p.Status.Phase, p.Status.InitContainerStatuses = corev1.PodRunning, nil
-		for _, c := range p.Spec.InitContainers {
-			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, r.ended(c, 0, message))
+		for i := kubelet.Next(p); i < len(p.Spec.InitContainers); i = kubelet.Next(p) {
+			kubelet.End(p, i, 0, message, r.now)
 		}
 		r.notePodStage(p, h)
 	}
-	if len(p.Status.InitContainerStatuses) > 1 { // otherwise nothing was pulled
-		p.Status.InitContainerStatuses[0].ImageID = r.pullImage(p, p.Spec.InitContainers[0].Image)
+	if first := kubelet.Status(p, 0); len(p.Spec.InitContainers) > 1 && first.State.Terminated != nil && first.ImageID == "" {
+		first.ImageID = r.pullImage(p, p.Spec.InitContainers[0].Image)
 	}
 	r.writeStatus(Pods, p)
 }
@@ -261,22 +242,18 @@ func attemptsBefore(p *corev1.Pod) int {
 
 // failPackage lets the stage of a pod fail; the kubelet will start it again.
 func (r *Run) failPackage(p *corev1.Pod) {
-	restarts := int32(0)
-	if len(p.Status.InitContainerStatuses) > 1 {
-		restarts = p.Status.InitContainerStatuses[1].RestartCount + 1
+	stage := min(1, len(p.Spec.InitContainers)-1)
+	if kubelet.Next(p) < stage {
+		kubelet.End(p, 0, 0, "", r.now)
 	}
-	if attemptsBefore(p)+int(restarts)+1 >= finalFailures {
+	kubelet.End(p, stage, 1, "", r.now)
+	r.noteFailure(p, attemptsBefore(p)+int(kubelet.Status(p, stage).RestartCount))
+}
+
+// noteFailure notes that a stage that had failed so often before failed again.
+func (r *Run) noteFailure(p *corev1.Pod, before int) {
+	if before+1 >= finalFailures {
 		set(r.truth.gaveUp, r.uidOf(nodeKey(p.Spec.NodeName)), p.Labels[v1alpha1.LabelName], true)
-	}
-	p.Status.InitContainerStatuses = nil
-	for i, c := range p.Spec.InitContainers[:min(2, len(p.Spec.InitContainers))] {
-		code := int32(min(i, 1))
-		if len(p.Spec.InitContainers) == 1 {
-			code = 1
-		}
-		s := r.ended(c, code, "")
-		s.RestartCount = restarts * code
-		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, s)
 	}
 }
 
@@ -331,34 +308,22 @@ func (r *Run) hasSucceeded(namespace, job string) bool {
 
 // stepJob creates the pod of a Job, and ends the Job after it.
 func (r *Run) stepJob(j *batchv1.Job) {
-	isOver := len(j.Status.Conditions) > 0 || j.DeletionTimestamp != nil
+	isOver := kubelet.HasJobEnded(j) || j.DeletionTimestamp != nil
 	if isOver || r.host(j.Spec.Template.Spec.NodeName) == nil { // without its node it would be tried again for ever
 		return
 	}
 	pod := r.server.objects[Pods.Kind][client.ObjectKey{Namespace: j.Namespace, Name: j.Name + "-0"}]
 	if pod == nil {
-		p := &corev1.Pod{ObjectMeta: *j.Spec.Template.ObjectMeta.DeepCopy(), Spec: *j.Spec.Template.Spec.DeepCopy()}
-		p.Namespace, p.Name = j.Namespace, j.Name+"-0"
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j, Jobs.GroupVersionKind)}
-		if r.create(Pods, p) == nil {
+		if r.create(Pods, kubelet.JobPod(j)) == nil {
 			j.Status.Active = 1
 			r.writeStatus(Jobs, j)
 		}
 		return
 	}
-	phase := nestedString(pod, "status", "phase")
-	condition := batchv1.JobComplete
-	switch corev1.PodPhase(phase) {
-	case corev1.PodSucceeded:
-		j.Status.Succeeded = 1
-	case corev1.PodFailed:
-		condition, j.Status.Failed = batchv1.JobFailed, 1
-	default:
-		return
+	if phase := corev1.PodPhase(nestedString(pod, "status", "phase")); phase == corev1.PodSucceeded || phase == corev1.PodFailed {
+		kubelet.EndJob(j, phase == corev1.PodSucceeded, r.now)
+		r.writeStatus(Jobs, j)
 	}
-	j.Status.Active = 0
-	j.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(r.now)}}
-	r.writeStatus(Jobs, j)
 }
 
 func (r *Run) create(k Kind, o client.Object) error {

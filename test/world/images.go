@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // movesTags is after how many turns somebody pushes other images under the same tags.
@@ -83,7 +84,7 @@ func (r *Run) checkPodImage(w Write) {
 	owner := metav1.GetControllerOf(p)
 	r.checkMountedImages(p)
 	var about struct{ Name, Version, Image string }
-	isOfPackage := owner != nil && len(p.Spec.InitContainers) > 1 && p.Annotations[annotationStages] == "" && json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &about) == nil
+	isOfPackage := owner != nil && len(p.Spec.InitContainers) > 1 && !podstate.IsCompact(p) && json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPackage]), &about) == nil
 	if !isOfPackage {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // addPrepull lets a Skyhook pull images before a node's turn.
@@ -23,33 +24,30 @@ func addPrepull(spec content, random *rand.Rand) {
 
 // stepPull takes a pod that pulls images one step further: a container ends, does not start, or cannot pull; or the kubelet ends the pod.
 func (r *Run) stepPull(p *corev1.Pod, random *rand.Rand) {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if kubelet.HasEnded(p) {
 		return
 	}
 	if random.IntN(100) < 3 && !r.isQuiet {
-		p.Status.Phase, p.Status.Reason = corev1.PodFailed, []string{"OutOfpods", "NodeShutdown", "Evicted"}[random.IntN(3)]
+		kubelet.Reject(p, []string{"OutOfpods", "NodeShutdown", "Evicted"}[random.IntN(3)], "")
 		r.notePulled(p)
 		r.writeStatus(Pods, p)
 		return
 	}
+	kubelet.Create(p)
 	isOver := true
 	for i, c := range p.Spec.Containers {
-		if len(p.Status.ContainerStatuses) == i {
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image})
-		}
-		status := &p.Status.ContainerStatuses[i]
 		chance := random.IntN(100)
 		switch {
-		case status.State.Terminated != nil:
+		case kubelet.Status(p, i).State.Terminated != nil:
 		case chance < 12 && !r.isQuiet:
-			status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}
+			kubelet.Wait(p, i, "ImagePullBackOff", "not found")
 			isOver = false
 		case chance < 20 && !r.isQuiet:
-			status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+			kubelet.Wait(p, i, "ContainerCreating", "")
 			isOver = false
 		default:
-			*status = r.ended(c, int32(random.IntN(2)), "")
-			status.ImageID = r.pullImage(p, c.Image)
+			kubelet.End(p, i, int32(random.IntN(2)), "", r.now)
+			kubelet.Status(p, i).ImageID = r.pullImage(p, c.Image)
 		}
 	}
 	if isOver {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // conditionValidated is the condition of nodes that proofs ask for. A validator sets it, whenever it likes.
@@ -90,17 +91,14 @@ func isValidated(node content) bool {
 
 // stepCheck lets the containers of a pod that checks a node for drift end, all at once. Some find something.
 func (r *Run) stepCheck(p *corev1.Pod, random *rand.Rand) {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return
-	}
-	p.Status.Phase, p.Status.ContainerStatuses = corev1.PodSucceeded, nil
-	for _, c := range p.Spec.Containers {
+	kubelet.Create(p)
+	for i := kubelet.Next(p); i >= 0; i = kubelet.Next(p) {
 		found := &pack.Drift{}
 		if !r.isQuiet && random.IntN(3) == 0 {
 			found.Checks = []pack.Mode{[]pack.Mode{pack.ModeApplyCheck, pack.ModeConfigCheck, pack.ModePostInterruptCheck}[random.IntN(3)]}
 		}
 		m := pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: "p", Drift: found}
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, r.ended(c, 0, string(m.Encode())))
+		kubelet.End(p, i, 0, string(m.Encode()), r.now)
 	}
 	r.writeStatus(Pods, p)
 }

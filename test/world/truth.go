@@ -17,6 +17,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // truth is what really happened: what the operator wrote, not what annotations say since.
@@ -224,7 +225,7 @@ func (r *Run) podsOf(skyhook string) map[string]bool {
 
 // hasEndedWell reports whether every step of a package's pod succeeded: only a container that does nothing is left.
 func hasEndedWell(pod content) bool {
-	if meta(pod).GetAnnotations()[annotationStages] != "" {
+	if meta(pod).GetAnnotations()[podstate.AnnotationStages] != "" {
 		return nestedString(pod, "status", "phase") == string(corev1.PodSucceeded)
 	}
 	steps, _ := nestedMap(pod, "spec")["initContainers"].([]any)
