@@ -4,6 +4,7 @@
 package look
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -83,11 +84,7 @@ func formatRevisionTable(r *view.Revisions, f *session.Factory, wide bool) strin
 		if wide {
 			row = append(row, one.Name)
 		}
-		cause := one.ChangeCause
-		if cause == "" {
-			cause = "<none>"
-		}
-		rows = append(rows, append(row, cause))
+		rows = append(rows, append(row, cmp.Or(one.ChangeCause, "<none>")))
 	}
 	return output.FormatTable(header, f.ClipLastColumn(header, rows, 200, 0), f.Painter())
 }

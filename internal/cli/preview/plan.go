@@ -7,6 +7,7 @@ package preview
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ func NewPlanCommand(f *session.Factory) *cobra.Command {
 		Long: "Show what would happen next: which nodes change, in which waves, which stages run and why, which pods are evicted and\n" +
 			"which disruption budgets refuse that now. The plan comes from the same code as in the operator. Nothing is changed.\n\n" +
 			"With -f the plan is for files that are not applied yet. It assumes that everything succeeds.\n\n" +
-			"Exit code 0: nothing would change; 2: something would change; 1: the plan failed.",
+			"Exit code 0: nothing would change; 2: something would change; 1: the plan failed, or with -f an object would not be accepted.",
 		Example: "  kubectl skyhook plan\n" +
 			"  kubectl skyhook plan -f skyhook.yaml -f policy.yaml\n" +
 			"  kubectl skyhook plan demo --from stuck.yaml -o json",
@@ -58,6 +59,10 @@ func runPlan(ctx context.Context, f *session.Factory, from session.ViewOptions, 
 	p := view.BuildPlan(v, args, view.LimitWaves(waves, 10, len(v.Snapshot.Nodes)))
 	if err := f.Print(output.Answer{Value: p, Names: p.Names(), Text: func(wide bool) string { return FormatPlan(p, wide) }}); err != nil {
 		return err
+	}
+	isRefused := func(r view.RolloutPlan) bool { return r.Problem != "" }
+	if len(from.Files) > 0 && slices.ContainsFunc(p.Rollouts, isRefused) {
+		return output.ProblemsFound()
 	}
 	if p.Changes {
 		return &output.ExitError{Code: ExitChanges}

@@ -35,7 +35,7 @@ import (
 // ViewOptions say what a command decides on: the cluster or a dump, with files merged into it.
 type ViewOptions struct {
 	From  string
-	files []string
+	Files []string
 }
 
 // AddFromFlag adds --from.
@@ -45,12 +45,12 @@ func (o *ViewOptions) AddFromFlag(cmd *cobra.Command) {
 
 // AddFilesFlag adds --filename.
 func (o *ViewOptions) AddFilesFlag(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "merge the objects of this `FILE` or folder into what is there; - for standard input; may be repeated")
+	cmd.Flags().StringSliceVarP(&o.Files, "filename", "f", nil, "merge the objects of this `FILE` or folder into what is there; - for standard input; may be repeated")
 }
 
 // LoadView reads everything that a decision depends on, and decides.
 func LoadView(ctx context.Context, f *Factory, o ViewOptions) (*view.Cluster, error) {
-	manifests := startReading(f, o.files) // in the background, because compiling the CRDs takes a while
+	manifests := startReading(f, o.Files) // in the background, because compiling the CRDs takes a while
 	cluster, err := OpenCluster(ctx, f, o.From)
 	if err != nil {
 		return nil, err
