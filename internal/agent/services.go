@@ -113,20 +113,14 @@ func (d *interruptRun) restartAll(ctx context.Context) error {
 	if err := c.loadSysctl(ctx); err != nil {
 		return err
 	}
-	if err := c.restartUnits(ctx, slices.Collect(allIndexes(c.rec.Units))...); err != nil {
+	var all []int
+	for i := range c.rec.Units {
+		all = append(all, i)
+	}
+	if err := c.restartUnits(ctx, all...); err != nil {
 		return err
 	}
 	return c.recordDone(c.describeRestarts())
-}
-
-func allIndexes(units []record.Unit) func(func(int) bool) {
-	return func(yield func(int) bool) {
-		for i := range units {
-			if !yield(i) {
-				return
-			}
-		}
-	}
 }
 
 func (c *serviceRestarter) reloadSystemd(ctx context.Context) error {

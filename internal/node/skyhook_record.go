@@ -37,6 +37,7 @@ type SkyhookRecord struct {
 	Offered    map[string]int64          `json:"offered,omitempty"`    // resources at the admission that health gates and proofs ask for
 	Proving    *time.Time                `json:"proving,omitempty"`    // since when all work is done and the proof is waited for
 	Unproven   bool                      `json:"unproven,omitempty"`   // it was given back though its proof was late
+	Has        string                    `json:"has,omitempty"`        // key of the packages that were complete when it last retired with nothing owed
 	Complete   map[string]string         `json:"complete,omitempty"`   // before the latest admission, if nodes may roll back: hashes of definitions by package
 	First      bool                      `json:"first,omitempty"`      // nothing was there before the latest admission, if nodes may roll back
 	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it rolls or rolled back to Complete, or to nothing if First

@@ -6,6 +6,7 @@ package rollout
 // Rollback is what happens if the work fails for good, or the proof is late: the node rolls back, once.
 type Rollback struct {
 	Cause      *Why   // what failed: the tasks lead back to what was complete before, and the target stays a failure
+	First      bool   // nothing was complete on the node before: it goes back to nothing
 	WithOthers bool   // with Cause: it failed on another target, so that this one is no failure
 	IfFailed   bool   // it rolls back if its work fails for good
 	IfUnproven bool   // it rolls back if its proof is late

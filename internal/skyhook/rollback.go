@@ -15,6 +15,7 @@ import (
 
 // compileRollback says whether a node may go back, and whether it did.
 func (c *nodeCompiler) compileRollback(rec *node.SkyhookRecord, state v1alpha1.NodeState, out *rollout.Target) {
+	out.Rollback.First = rec.First
 	if c.facts.HasRolledBack(rec) {
 		out.Rollback.Cause, out.Rollback.WithOthers = c.rolledBackReason(rec, state), rec.Rollback.Others
 		return

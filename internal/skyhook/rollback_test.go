@@ -131,6 +131,37 @@ func TestRollbackOfFirstInstall(t *testing.T) {
 	}
 }
 
+// TestRerunGoesNowhere: a node on which a package is only run again has nothing to go back to, whether others are there or not.
+func TestRerunGoesNowhere(t *testing.T) {
+	for _, stage := range []v1alpha1.Stage{"", v1alpha1.StageConfig} {
+		w := newTestCluster(t)
+		s := w.apply(undoableHook("1.0.0", ""))
+		w.addNode("n1")
+		w.drive(s)
+		s = w.apply(undoableHook("1.1.0", ""))
+		w.drive(s)
+		w.compile(s)
+		e, err := w.parsed["n1"].Rerun("demo", "tuning", "1.1.0", stage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.write("n1", e)
+		w.hangs["tuning|1.1.0/config"] = true
+		w.drive(s)
+		if is := w.target(s); !is.Visit.Admitted || is.Rollback != (rollout.Rollback{}) {
+			t.Errorf("while stage %q is run again: admitted %v, %+v", stage, is.Visit.Admitted, is.Rollback)
+		}
+		w.hangs = map[string]bool{}
+		w.drive(s)
+		s = w.apply(undoableHook("1.2.0", ""))
+		w.hangs["tuning|1.2.0/config"] = true
+		w.drive(s)
+		if is := w.target(s); !is.Rollback.IfFailed {
+			t.Errorf("with other packages after that: %+v", is.Rollback)
+		}
+	}
+}
+
 // TestRollbackRefused: a package that would be changed refuses; one that this rollout did not change does not count.
 func TestRollbackRefused(t *testing.T) {
 	w, s := startUpgrade(t, "")

@@ -326,6 +326,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Rollback.IfUnproven = value != "no"
 		case "can-be-taken-back":
 			t.Rollback.IfOthers = value != "no"
+		case "first":
+			t.Rollback.First = value != "no"
 		case "taken-back":
 			t.Rollback.WithOthers = value != "no"
 		case "refuses-rollback":

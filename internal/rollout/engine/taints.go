@@ -61,14 +61,14 @@ func (p *draftPlan) untaintRetired(t *targetState) {
 	}
 }
 
-// untaintNode removes the taint of a node unless a target on it is not finished. A failed one is not: the node is not
-// prepared.
+// untaintNode removes the taint of a node unless a target on it is not finished. A failed one is not, nor is one that went back to
+// nothing: the node is not prepared.
 func (p *draftPlan) untaintNode(t *targetState) {
 	if !t.node.Tainted || t.node.untainted {
 		return
 	}
 	isUnprepared := func(o *targetState) bool {
-		isOpen := o.hasWork || o.target.Visit.Admitted || o.invalid != nil
+		isOpen := o.hasWork || o.target.Visit.Admitted || o.invalid != nil || o.target.Rollback.Cause != nil && o.target.Rollback.First
 		return isOpen && o.isRequired() && !o.isRetired
 	}
 	if t.node.findTarget(isUnprepared) != nil {

@@ -198,7 +198,7 @@ func (r Recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 	if a.Wipe {
 		return r.recordDeletion(n).Plus(RemoveConditions(r.Facts, n)) // the hold was released before
 	}
-	e := EditRecord(r.Facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	e := EditRecord(r.Facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		if !rec.Admitted { // it is skipped without an admission, until the Skyhook changes
 			rec.Generation = r.Facts.Skyhook.Generation
 		}
@@ -207,6 +207,7 @@ func (r Recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		if t := r.Target; t != nil && t.Selected && !isUnfinished {
 			now := node.WholeSeconds(r.Facts.Now)
 			rec.FinishedAt, rec.Unproven = &now, a.Why.Reason == rollout.ReasonProofFailed
+			rec.Has = plan.RevisionKey(plan.FinishedHashes(state, rec.Packages))
 		}
 	})
 	switch t := r.Target; {

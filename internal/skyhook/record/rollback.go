@@ -10,8 +10,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
-// noteComplete notes at an admission what is complete on the node, so that it can go back to that. What was given back unproven does
-// not count, nor what it went back from.
+// noteComplete notes at an admission what is complete on the node, so that it can go back to that if its packages changed. What was
+// given back unproven does not count, nor what it went back from.
 func (r Recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 	if rec.Rollback != nil && rec.Rollback.Of != r.Facts.Key {
 		rec.Rollback = nil
@@ -20,6 +20,8 @@ func (r Recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord
 	switch {
 	case !isEnabled:
 		rec.First, rec.Complete, rec.Rollback = false, nil, nil
+	case rec.FinishedAt != nil && rec.Has == r.Facts.Key: // something is only run again: there is nothing to go back to
+		rec.First, rec.Complete = false, nil
 	case len(state) == 0:
 		rec.First, rec.Complete = true, nil
 	case rec.FinishedAt != nil:
