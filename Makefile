@@ -39,6 +39,7 @@ check: ## check in two minutes what a change needs before a push: formatting, ve
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "run gofmt -w on:"; echo "$$out"; exit 1; }
 	go vet ./...
 	go test . ./internal/rollout/... ./internal/sim ./hack/mutate
+	go test ./test/world -seeds 40
 	$(if $(CHANGED),go test -short $(CHANGED))
 
 MODULE_TESTS := $(addprefix test-module/,$(MODULES))
@@ -80,10 +81,10 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 # Packages that start goroutines, or that several goroutines use.
-RACY := ./internal/controller ./internal/cluster/... ./internal/cli ./internal/agent/... ./internal/sim ./internal/ui
+RACY := ./internal/controller ./internal/cluster/... ./internal/cli ./internal/agent/... ./internal/ui
 
 .PHONY: race
-race: ## run the tests of packages with goroutines with the race detector (needs a C compiler); PART=3 for one of the six
+race: ## run the tests of packages with goroutines with the race detector (needs a C compiler); PART=3 for one of the five
 	CGO_ENABLED=1 go test -race -short -timeout 30m $(or $(if $(PART),$(word $(PART),$(RACY))),$(RACY))
 
 .PHONY: vuln

@@ -11,7 +11,7 @@ var checks = []struct {
 	folder string
 	tests  [][]string
 }{
-	{"internal/rollout/", [][]string{{"./internal/rollout/..."}, simulation}},
+	{"internal/rollout/", [][]string{{"./internal/rollout/..."}, worldRuns}},
 	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook", "./internal/nodeop"}}},
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
 	{"internal/skyhook/", [][]string{{"./internal/skyhook"}}},
@@ -25,9 +25,6 @@ var checks = []struct {
 
 // worldRuns are random runs of a whole cluster.
 var worldRuns = []string{"./test/world", "-run", "TestWorld|TestServer", "-seeds", "250"}
-
-// simulation is of the engine alone.
-var simulation = []string{"./internal/sim", "-run", "TestRandomFaults", "-seeds", "600"}
 
 // testsFor returns the tests for a file; nil when there are none.
 func testsFor(file string) [][]string {

@@ -38,6 +38,7 @@ type Loop struct {
 	backoff  *flowcontrol.Backoff // after failed passes
 	log      logr.Logger
 	clock    func() time.Time
+	onPlan   func(rollout.Snapshot, rollout.Plan) // called with each plan before it is applied; may be nil
 }
 
 // newLoop makes a loop that has not run yet.
@@ -45,11 +46,12 @@ func newLoop(r *passRequests, m *metricsCollector, log logr.Logger) *Loop {
 	return &Loop{requests: r, metrics: m, log: log, clock: time.Now, backoff: flowcontrol.NewBackOff(time.Second, 30*time.Second)}
 }
 
-// NewLoop makes a loop whose metrics are not registered. Its passes are made one by one with RunPass, as in a simulation.
-func NewLoop(c *cluster.Cluster, events record.EventRecorder, clock func() time.Time, log logr.Logger) *Loop {
+// NewLoop makes a loop whose metrics are not registered. Its passes are made one by one with RunPass, as in a simulation, which sees
+// each plan before it is applied.
+func NewLoop(c *cluster.Cluster, events record.EventRecorder, clock func() time.Time, log logr.Logger, onPlan func(rollout.Snapshot, rollout.Plan)) *Loop {
 	m := newMetricsCollector()
 	l := newLoop(newPassRequests(), m, log)
-	l.cluster, l.reporter, l.clock = c, newReporter(c, m, events, log), clock
+	l.cluster, l.reporter, l.clock, l.onPlan = c, newReporter(c, m, events, log), clock, onPlan
 	l.reporter.clock = clock
 	return l
 }
@@ -124,6 +126,9 @@ func (l *Loop) runPass(ctx context.Context) (cost passCost, next time.Time) {
 	observed := l.clock()
 	compiled := l.cluster.Compile(o, began)
 	plan := engine.Decide(compiled.Snapshot)
+	if l.onPlan != nil {
+		l.onPlan(compiled.Snapshot, plan)
+	}
 	decided := l.clock()
 	cost = passCost{threadCPUTime() - before, countInFlight(plan)}
 	runtime.UnlockOSThread()

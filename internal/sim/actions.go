@@ -15,20 +15,15 @@ import (
 )
 
 // ApplyAction applies one action that was planned for a view. Applying it twice changes nothing the second time. A
-// write to a node is refused if the node has changed since the view, except by writes based on the same view. The deletion of an
-// object that had not ended is refused if it went on or ended since.
+// write to a node is refused if the node has changed since the view, except by writes based on the same view.
 func (c *Cluster) ApplyAction(v View, a rollout.Action) error {
 	n, t := c.FindNode(a.Node), c.FindTarget(a.Rollout, a.Node)
 	if err := checkAction(n, t, a); err != nil {
 		return err
 	}
-	c.WriteCount[a.Node]++
 	w := actionWriter{Cluster: c, action: a, node: n, target: t, now: v.Now}
 	switch a.Verb {
 	case rollout.VerbSweep:
-		if c.hasObjectChanged(v, a) {
-			return ErrConflict
-		}
 		w.sweep()
 		return nil
 	case rollout.VerbEvict:
@@ -38,30 +33,12 @@ func (c *Cluster) ApplyAction(v View, a rollout.Action) error {
 		w.recall()
 		return nil
 	}
-	if c.HasNodeChanged(v, a.Node) {
+	if c.hasNodeChanged(v, a.Node) {
 		return ErrConflict
 	}
 	c.revisions[a.Node]++
 	v.revisions[a.Node]++
 	return w.patchNode()
-}
-
-// hasObjectChanged reports whether an object that had not ended in a view has ended since, or runs another task.
-func (c *Cluster) hasObjectChanged(v View, a rollout.Action) bool {
-	was, is := v.findTarget(a.Rollout, a.Node), c.FindTarget(a.Rollout, a.Node)
-	if was == nil || is == nil {
-		return false
-	}
-	before, now := findPresentTask(was, a.Object), findPresentTask(is, a.Object)
-	if before == nil || now == nil || before.State == rollout.StateSucceeded || before.State == rollout.StateDone {
-		return false
-	}
-	return before.ID != now.ID || before.State != now.State
-}
-
-// findPresentTask returns the task that an object runs, or ran last; nil if there is none.
-func findPresentTask(t *rollout.Target, object string) *rollout.Task {
-	return find(t.Tasks, func(k *rollout.Task) bool { return object != "" && k.Object.Name == object && !k.Object.Queued })
 }
 
 // checkAction checks that the node and the target of an action exist.

@@ -80,13 +80,6 @@ func (c *Cluster) takeNext(t *rollout.Target, object string) *rollout.Task {
 	return nil
 }
 
-// DropQueues takes the tasks that have not begun out of all objects of a target.
-func (c *Cluster) DropQueues(t *rollout.Target) {
-	for len(t.Objects.Queues) > 0 {
-		c.releaseQueued(t, t.Objects.Queues[0].Object)
-	}
-}
-
 // LoseObject removes the object of a task, and with it the tasks that it has not begun with.
 func (c *Cluster) LoseObject(t *rollout.Target, k *rollout.Task) {
 	c.releaseQueued(t, k.Object.Name)

@@ -23,8 +23,7 @@ type Cluster struct {
 	State          rollout.Snapshot
 	Workloads      map[string][]rollout.Pod // pods that must leave a node before it counts as drained, by node
 	RefuseEviction func(node string, p rollout.Pod) (why string, retry time.Duration)
-	SlowDeletion   bool           // objects that are deleted before they finished stay until RemoveObject
-	WriteCount     map[string]int // requests so far, by node or ledger
+	SlowDeletion   bool // objects that are deleted before they finished stay until RemoveObject
 
 	looked    map[string]bool     // nodes whose pods the last plan asked for
 	revisions map[string]int      // of each node: increases with each change
@@ -45,7 +44,6 @@ type targetIndex struct{ rollout, target int }
 type View struct {
 	rollout.Snapshot
 	revisions map[string]int
-	targets   map[targetKey]targetIndex
 }
 
 // ErrConflict is returned when an object was changed since it was read.
@@ -54,10 +52,9 @@ var ErrConflict = errors.New("it was changed since it was read")
 // New returns a cluster in the state of a snapshot, which is copied. Pods of its targets become workloads.
 func New(s rollout.Snapshot) *Cluster {
 	c := &Cluster{
-		State:      Clone(s),
-		Workloads:  map[string][]rollout.Pod{},
-		WriteCount: map[string]int{},
-		revisions:  map[string]int{},
+		State:     Clone(s),
+		Workloads: map[string][]rollout.Pod{},
+		revisions: map[string]int{},
 	}
 	c.eachTarget(func(_ *rollout.Rollout, t *rollout.Target) {
 		for _, p := range t.Drain.Pods {
@@ -131,7 +128,7 @@ func eachTarget(s *rollout.Snapshot, do func(*rollout.Rollout, *rollout.Target))
 
 // View returns the current state. Workloads are listed on nodes with a hold, and on those that the last plan asked for.
 func (c *Cluster) View() View {
-	v := View{Snapshot: Clone(c.State), revisions: maps.Clone(c.revisions), targets: c.targets}
+	v := View{Snapshot: Clone(c.State), revisions: maps.Clone(c.revisions)}
 	c.addPods(&v.Snapshot)
 	return v
 }
@@ -166,15 +163,6 @@ func (c *Cluster) FindTarget(of rollout.Ref, node string) *rollout.Target {
 		return nil
 	}
 	return c.State.Rollouts[at.rollout].Targets[at.target]
-}
-
-// findTarget returns a target as it was read; nil if there was none.
-func (v View) findTarget(of rollout.Ref, node string) *rollout.Target {
-	at, ok := v.targets[targetKey{of, node}]
-	if !ok {
-		return nil
-	}
-	return v.Rollouts[at.rollout].Targets[at.target]
 }
 
 // FindRollout returns a rollout; nil if there is none.
@@ -217,8 +205,8 @@ func find[T any](items []T, matches func(*T) bool) *T {
 // TouchNode changes the revision of a node: writes based on earlier views are refused.
 func (c *Cluster) TouchNode(node string) { c.revisions[node]++ }
 
-// HasNodeChanged reports whether a node has changed since a view.
-func (c *Cluster) HasNodeChanged(v View, node string) bool {
+// hasNodeChanged reports whether a node has changed since a view.
+func (c *Cluster) hasNodeChanged(v View, node string) bool {
 	return c.revisions[node] != v.revisions[node]
 }
 
@@ -264,7 +252,6 @@ func (c *Cluster) ApplyActions(v View, p rollout.Plan) error {
 
 // WriteLedger writes a ledger by compare-and-swap of its epoch.
 func (c *Cluster) WriteLedger(l rollout.Ledger) error {
-	c.WriteCount[l.Owner.String()]++
 	l.Admitting = slices.Clone(l.Admitting)
 	stored := find(c.State.Ledgers, func(s *rollout.Ledger) bool { return s.Owner == l.Owner })
 	epoch := int64(0)

@@ -142,7 +142,7 @@ func (r *Run) lead(offset time.Duration) error {
 		Live: api, Cached: all, CachedNodeOps: nodeOps, Client: api, Parallel: 1, Clock: clock, LedgerInterval: 500 * time.Millisecond,
 		OnDifference: func(text string) { r.violate("what is kept is what would be compiled anew", "%s", text) },
 	})
-	l.loop = controller.NewLoop(c, recorder{r}, clock, logr.Discard())
+	l.loop = controller.NewLoop(c, recorder{r}, clock, logr.Discard(), r.checkPlan)
 	r.leader = l
 	return nil
 }
