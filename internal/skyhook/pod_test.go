@@ -4,6 +4,7 @@
 package skyhook
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
@@ -94,5 +96,35 @@ func TestEnvOrder(t *testing.T) {
 	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 	if w.pods[0].Spec.InitContainers[0].ImagePullPolicy != corev1.PullAlways {
 		t.Error("the flag does not force Always")
+	}
+}
+
+// TestCompactVolumes: whatever packages are called, each volume of their pod has a name of its own.
+func TestCompactVolumes(t *testing.T) {
+	for _, names := range [][]string{{"pod-info", "progress", "other"}, {"root-mount", "other"}} {
+		w := newTestCluster(t)
+		w.config.PodLayout = v1alpha1.PodLayoutCompact
+		packages, after := "", ""
+		for _, name := range names {
+			packages += fmt.Sprintf("    %s: {version: 1.0.0, image: registry.example/p, configMap: {a: b}%s}\n", name, after)
+			after = fmt.Sprintf(", dependsOn: {%s: 1.0.0}", name)
+		}
+		s := w.apply("metadata: {name: demo}\nspec:\n  nodeSelectors: {matchLabels: {kubernetes.io/hostname: n1}}\n  packages:\n" + packages)
+		w.addNode("n1")
+		w.hangs[names[0]+"|1.0.0/apply"] = true
+		w.drive(s)
+		configs, seen := 0, map[string]bool{}
+		for _, v := range w.pods[0].Spec.Volumes {
+			if v.ConfigMap != nil {
+				configs++
+			}
+			if seen[v.Name] {
+				t.Errorf("two volumes are called %s", v.Name)
+			}
+			seen[v.Name] = true
+		}
+		if packages := len(w.pods[0].Spec.Containers) / 2; configs != packages {
+			t.Errorf("of %d packages the pod mounts %d configMaps", packages, configs)
+		}
 	}
 }

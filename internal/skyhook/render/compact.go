@@ -143,19 +143,18 @@ func (r Renderer) planRun(st *plan.Step, planned *node.SkyhookRecord, n *node.No
 func (r Renderer) compactContainer(pod *corev1.Pod, st *plan.Step, rec *node.SkyhookRecord, n *node.Node) corev1.Container {
 	d, p := st.Definition, rec.Packages[st.Key]
 	image := r.imageVolume(d)
-	volumes := []corev1.Volume{image}
 	mounts := []corev1.VolumeMount{
 		rootVolumeMount(), {Name: r.addMetadata(pod, n), MountPath: plan.MetadataDir}, {Name: image.Name, MountPath: imageMount, ReadOnly: true},
 	}
+	addVolume(&pod.Spec, image)
 	if len(d.Files) > 0 {
 		config := r.configVolume(st)
-		volumes, mounts = append(volumes, config), append(mounts, corev1.VolumeMount{Name: config.Name, MountPath: plan.ConfigDir})
+		config.Name = plan.SafeName(63, "config", st.Name) // no other volume of the pod has such a name
+		addVolume(&pod.Spec, config)
+		mounts = append(mounts, corev1.VolumeMount{Name: config.Name, MountPath: plan.ConfigDir})
 	}
 	env := append(r.packageEnv(st, rec, r.timeoutEnv(st)),
 		corev1.EnvVar{Name: pack.EnvImageDir, Value: imageMount}, corev1.EnvVar{Name: pack.EnvWithCheck, Value: "true"})
-	for _, v := range volumes {
-		addVolume(&pod.Spec, v)
-	}
 	return corev1.Container{
 		Name: plan.PackageName(st.Name) + "-" + string(st.Stage), Image: r.agentImage(d), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
 		Args: []string{string(st.Stage), plan.RootMount, r.Facts.Config.CopyDir(r.Facts.Skyhook.Name, r.ownerUID(rec), st.Name, st.Version, p.Generation)},
