@@ -18,7 +18,7 @@ func TestLog(t *testing.T) {
 		{"error", "json", "epoch", ""},
 	} {
 		var out bytes.Buffer
-		log, err := newLogger(&options.Options{LogLevel: c.level, LogEncoder: c.encoder, LogTimeEncoder: c.times, LogStackLevel: "panic"}, &out)
+		log, err := newLogger(&options.Options{ProcessSettings: options.ProcessSettings{LogLevel: c.level, LogEncoder: c.encoder, LogTimeEncoder: c.times, LogStackLevel: "panic"}}, &out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,10 +31,10 @@ func TestLog(t *testing.T) {
 		o    options.Options
 		want string
 	}{
-		{options.Options{LogLevel: "5", LogStackLevel: "warn", LogEncoder: "json", LogTimeEncoder: "epoch"}, "--log-level (LOG_LEVEL)"},
-		{options.Options{LogLevel: "info", LogStackLevel: "x", LogEncoder: "json", LogTimeEncoder: "epoch"}, "--log-stack-trace-level (LOG_STACK_TRACE_LEVEL)"},
-		{options.Options{LogLevel: "info", LogStackLevel: "warn", LogEncoder: "xml", LogTimeEncoder: "epoch"}, "--log-encoder (LOG_ENCODER)"},
-		{options.Options{LogLevel: "info", LogStackLevel: "warn", LogEncoder: "json", LogTimeEncoder: "noon"}, "--log-time-encoder (LOG_TIME_ENCODER)"},
+		{options.Options{ProcessSettings: options.ProcessSettings{LogLevel: "5", LogStackLevel: "warn", LogEncoder: "json", LogTimeEncoder: "epoch"}}, "--log-level (LOG_LEVEL)"},
+		{options.Options{ProcessSettings: options.ProcessSettings{LogLevel: "info", LogStackLevel: "x", LogEncoder: "json", LogTimeEncoder: "epoch"}}, "--log-stack-trace-level (LOG_STACK_TRACE_LEVEL)"},
+		{options.Options{ProcessSettings: options.ProcessSettings{LogLevel: "info", LogStackLevel: "warn", LogEncoder: "xml", LogTimeEncoder: "epoch"}}, "--log-encoder (LOG_ENCODER)"},
+		{options.Options{ProcessSettings: options.ProcessSettings{LogLevel: "info", LogStackLevel: "warn", LogEncoder: "json", LogTimeEncoder: "noon"}}, "--log-time-encoder (LOG_TIME_ENCODER)"},
 	} {
 		if _, err := newLogger(&c.o, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: the error is %v", c.o, err)

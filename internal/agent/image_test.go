@@ -80,7 +80,7 @@ func (h *imageHost) deliver(place string) (done bool) {
 	h.t.Helper()
 	h.pods++
 	a, err := New(Request{Mode: pack.ModeConfig, RootMount: h.host, CopyDir: place}, Settings{
-		Env: map[string]string{}, ImageDir: h.image, SourceDir: h.mounts, PodUID: fmt.Sprint("pod-", h.pods), ConfigDigest: pack.ConfigDigest(h.config),
+		Env: map[string]string{}, CompactPod: CompactPod{ImageDir: h.image}, SourceDir: h.mounts, PodUID: fmt.Sprint("pod-", h.pods), ConfigDigest: pack.ConfigDigest(h.config),
 	}, "test", io.Discard)
 	h.check(err)
 	defer a.Host.Close()
@@ -278,7 +278,7 @@ func TestStart(t *testing.T) {
 	stop := filepath.Join(t.TempDir(), "stop")
 	newRun := func(mode pack.Mode, run string) *Agent {
 		a, err := New(Request{Mode: mode, RootMount: h.host, CopyDir: imageCopy}, Settings{
-			Env: map[string]string{}, StopFile: stop, StateDir: "/state", RunID: run, WithCheck: true, Resource: pack.ResourceID{Owner: "o", Package: "tuning", Version: "1.0.0"},
+			Env: map[string]string{}, CompactPod: CompactPod{StopFile: stop, WithCheck: true}, StateDir: "/state", RunID: run, Resource: pack.ResourceID{Owner: "o", Package: "tuning", Version: "1.0.0"},
 		}, "test", io.Discard)
 		h.check(err)
 		t.Cleanup(func() { _ = a.Host.Close() })

@@ -36,14 +36,7 @@ type Settings struct {
 	ResourceErr error
 
 	SourceDir, StateDir, LogDir string
-	// ImageDir is where the image of the package is mounted; empty if an init container copied the package.
-	ImageDir string
-	// WithCheck is true if the check of a stage runs after it.
-	WithCheck bool
-	// StopFile is the file that keeps a stage from beginning; empty for none.
-	StopFile string
-	// PreviousFile is what a stage waits for, SuccessFile what it creates when it has succeeded; empty for neither.
-	PreviousFile, SuccessFile string
+	CompactPod
 
 	WriteLogs             bool
 	BufferLimit           int
@@ -62,6 +55,18 @@ type Settings struct {
 	MessageFile string
 	// Warnings are invalid settings, for which defaults are used.
 	Warnings []string
+}
+
+// CompactPod are the settings of a stage in a compact pod.
+type CompactPod struct {
+	// ImageDir is where the image of the package is mounted; empty if an init container copied the package.
+	ImageDir string
+	// WithCheck is true if the check of a stage runs after it.
+	WithCheck bool
+	// StopFile is the file that keeps a stage from beginning; empty for none.
+	StopFile string
+	// PreviousFile is what a stage waits for, SuccessFile what it creates when it has succeeded; empty for neither.
+	PreviousFile, SuccessFile string
 }
 
 // ReadSettings reads the environment. An invalid setting is an error only for what needs it.
@@ -87,12 +92,14 @@ func ReadSettings(environ []string) Settings {
 		Redact:       pack.SplitNames(env[pack.EnvRedact]),
 		MessageFile:  env[EnvMessageFile],
 		ReadOnlyRoot: env[pack.EnvReadOnlyRoot],
-		ImageDir:     env[pack.EnvImageDir],
-		WithCheck:    strings.EqualFold(env[pack.EnvWithCheck], "true"),
-		StopFile:     env[pack.EnvStopFile],
-		PreviousFile: env[pack.EnvPreviousFile],
-		SuccessFile:  env[pack.EnvSuccessFile],
-		DriftChecks:  parseDriftChecks(env[pack.EnvDriftChecks]),
+		CompactPod: CompactPod{
+			ImageDir:     env[pack.EnvImageDir],
+			WithCheck:    strings.EqualFold(env[pack.EnvWithCheck], "true"),
+			StopFile:     env[pack.EnvStopFile],
+			PreviousFile: env[pack.EnvPreviousFile],
+			SuccessFile:  env[pack.EnvSuccessFile],
+		},
+		DriftChecks: parseDriftChecks(env[pack.EnvDriftChecks]),
 	}
 	if text := env[pack.EnvResourceID]; text != "" {
 		s.Resource, s.ResourceErr = pack.ParseResourceID(text)

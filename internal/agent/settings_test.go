@@ -36,7 +36,7 @@ func TestSettings(t *testing.T) {
 		RunID: "r", InterruptID: "i", ConfigDigest: "d", PodUID: "p", Redact: []string{"A", "B"},
 		Deadline: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), StageTimeout: 30 * time.Minute, Grace: time.Second, MessageFile: "/m",
 		ReadOnlyRoot: "/ro", DriftChecks: []pack.Mode{pack.ModeApplyCheck, pack.ModePostInterruptCheck}, MessageLimit: 900,
-		ImageDir: "/image", WithCheck: true, StopFile: "/stop",
+		CompactPod: CompactPod{ImageDir: "/image", WithCheck: true, StopFile: "/stop"},
 	}, got); d != "" {
 		t.Error(d)
 	}

@@ -165,7 +165,7 @@ func (c *nodeCopy) replaceRecord(name string, rule ObjectRule) {
 		}
 		return
 	}
-	rec := node.SkyhookRecord{Node: c.n.UID, Skyhook: rule.UID, Generation: rule.Generation}
+	rec := node.SkyhookRecord{Node: c.n.UID, Skyhook: rule.UID, Visit: node.Visit{Generation: rule.Generation}}
 	if isCordoned {
 		rec.Held = c.heldSince(name)
 	}

@@ -19,7 +19,7 @@ func newRecord() (SkyhookRecord, v1alpha1.NodeState) {
 		"running|1.0.0": {Name: "running", Version: "1.0.0", Stage: v1alpha1.StageApply, State: v1alpha1.StateInProgress},
 	}
 	return SkyhookRecord{
-		Node: "uid-n1", Skyhook: "uid-demo", State: HashState(FormatState(state)), Admission: 3, Admitted: true, Generation: 5, Offset: 2,
+		Node: "uid-n1", Skyhook: "uid-demo", State: HashState(FormatState(state)), Visit: Visit{Admission: 3, Admitted: true, Generation: 5}, Offset: 2,
 		Held: &Held{At: someTime, WasCordoned: true},
 		Packages: map[string]*PackageRecord{
 			"done|1.0.0":    {At: "config/complete", Generation: 4},

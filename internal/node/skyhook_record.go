@@ -18,35 +18,40 @@ import (
 // SkyhookRecord is what a node remembers of a Skyhook beyond its nodeState: the annotation record_<skyhook>. It is written
 // together with nodeState, and counts only as far as it agrees with it.
 type SkyhookRecord struct {
-	Node       string                    `json:"node"`                 // UID: a node of the same name with another UID is another node
-	Skyhook    string                    `json:"skyhook"`              // UID: a Skyhook of the same name with another UID is another Skyhook
-	Kept       bool                      `json:"kept,omitempty"`       // the Skyhook was deleted, and packages stayed
-	Owner      string                    `json:"owner,omitempty"`      // UID in resource ids: of the first Skyhook of this name; empty for Skyhook's
-	Offset     int64                     `json:"offset,omitempty"`     // added to generations in resource ids: those of earlier Skyhooks of this name
-	State      string                    `json:"state"`                // hash of the nodeState it was written with
-	Admission  int                       `json:"admission,omitempty"`  // number of the latest admission
-	Admitted   bool                      `json:"admitted,omitempty"`   // and not retired
-	At         *time.Time                `json:"at,omitempty"`         // of the latest admission
-	Order      int                       `json:"order,omitempty"`      // place in the rollout
-	Batch      int64                     `json:"batch,omitempty"`      // the batch it was admitted in
-	Group      rollout.GroupRef          `json:"group,omitzero"`       // whose batch that was
-	FinishedAt *time.Time                `json:"finishedAt,omitempty"` // when it retired with nothing owed
-	Generation int64                     `json:"generation,omitempty"` // of the Skyhook at the admission
-	Skipped    bool                      `json:"skipped,omitempty"`    // gave the node back because the drain took too long
-	Interrupts int                       `json:"interrupts,omitempty"` // done in this admission
-	Offered    map[string]int64          `json:"offered,omitempty"`    // resources at the admission that health gates and proofs ask for
-	Proving    *time.Time                `json:"proving,omitempty"`    // since when all work is done and the proof is waited for
-	Unproven   bool                      `json:"unproven,omitempty"`   // it was given back though its proof was late
-	Has        string                    `json:"has,omitempty"`        // key of the packages that were complete when it last retired with nothing owed
-	Complete   map[string]string         `json:"complete,omitempty"`   // before the latest admission, if nodes may roll back: hashes of definitions by package
-	First      bool                      `json:"first,omitempty"`      // nothing was there before the latest admission, if nodes may roll back
-	Rollback   *Rollback                 `json:"rollback,omitempty"`   // it rolls or rolled back to Complete, or to nothing if First
-	Reboot     *rollout.SharedReboot     `json:"reboot,omitempty"`     // that this admission awaits or awaited together with others
-	Queues     map[string]Queue          `json:"queues,omitempty"`     // pods of this admission that run several stages, by the task of the first
-	Apart      bool                      `json:"apart,omitempty"`      // in this admission each stage has a pod of its own: one for several could not start
-	Unmounted  string                    `json:"unmounted,omitempty"`  // versions of kubelet and runtime that could not mount an image
-	Held       *Held                     `json:"held,omitempty"`
-	Packages   map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
+	Node    string `json:"node"`             // UID: a node of the same name with another UID is another node
+	Skyhook string `json:"skyhook"`          // UID: a Skyhook of the same name with another UID is another Skyhook
+	Kept    bool   `json:"kept,omitempty"`   // the Skyhook was deleted, and packages stayed
+	Owner   string `json:"owner,omitempty"`  // UID in resource ids: of the first Skyhook of this name; empty for Skyhook's
+	Offset  int64  `json:"offset,omitempty"` // added to generations in resource ids: those of earlier Skyhooks of this name
+	State   string `json:"state"`            // hash of the nodeState it was written with
+	Visit
+	Has       string                    `json:"has,omitempty"`       // key of the packages that were complete when it last retired with nothing owed
+	Complete  map[string]string         `json:"complete,omitempty"`  // before the latest admission, if nodes may roll back: hashes of definitions by package
+	First     bool                      `json:"first,omitempty"`     // nothing was there before the latest admission, if nodes may roll back
+	Rollback  *Rollback                 `json:"rollback,omitempty"`  // it rolls or rolled back to Complete, or to nothing if First
+	Reboot    *rollout.SharedReboot     `json:"reboot,omitempty"`    // that this admission awaits or awaited together with others
+	Queues    map[string]Queue          `json:"queues,omitempty"`    // pods of this admission that run several stages, by the task of the first
+	Apart     bool                      `json:"apart,omitempty"`     // in this admission each stage has a pod of its own: one for several could not start
+	Unmounted string                    `json:"unmounted,omitempty"` // versions of kubelet and runtime that could not mount an image
+	Held      *Held                     `json:"held,omitempty"`
+	Packages  map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
+}
+
+// Visit is what a node remembers of its latest admission.
+type Visit struct {
+	Admission  int              `json:"admission,omitempty"`  // number of the latest admission
+	Admitted   bool             `json:"admitted,omitempty"`   // and not retired
+	At         *time.Time       `json:"at,omitempty"`         // of the latest admission
+	Order      int              `json:"order,omitempty"`      // place in the rollout
+	Batch      int64            `json:"batch,omitempty"`      // the batch it was admitted in
+	Group      rollout.GroupRef `json:"group,omitzero"`       // whose batch that was
+	FinishedAt *time.Time       `json:"finishedAt,omitempty"` // when it retired with nothing owed
+	Generation int64            `json:"generation,omitempty"` // of the Skyhook at the admission
+	Skipped    bool             `json:"skipped,omitempty"`    // gave the node back because the drain took too long
+	Interrupts int              `json:"interrupts,omitempty"` // done in this admission
+	Offered    map[string]int64 `json:"offered,omitempty"`    // resources at the admission that health gates and proofs ask for
+	Proving    *time.Time       `json:"proving,omitempty"`    // since when all work is done and the proof is waited for
+	Unproven   bool             `json:"unproven,omitempty"`   // it was given back though its proof was late
 }
 
 // Queue is how far the stages of a pod that runs several are recorded. The pod has the same id.
@@ -181,7 +186,7 @@ func (r SkyhookRecord) Clone() SkyhookRecord {
 // finished packages count, and the cordon.
 func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1alpha1.NodeState) SkyhookRecord {
 	if r.Node != nodeUID {
-		return SkyhookRecord{Admission: r.Admission}
+		return SkyhookRecord{Visit: Visit{Admission: r.Admission}}
 	}
 	if r.Skyhook != skyhookUID {
 		return r.inherited(stateHash, state)
@@ -208,7 +213,7 @@ func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1
 // inherited returns the part of the record of an earlier Skyhook of the same name that counts for the present one.
 func (r SkyhookRecord) inherited(stateHash string, state v1alpha1.NodeState) SkyhookRecord {
 	out := SkyhookRecord{
-		Admission: r.Admission, Held: r.Held, Owner: cmp.Or(r.Owner, r.Skyhook), Offset: r.Offset + r.Generation,
+		Visit: Visit{Admission: r.Admission}, Held: r.Held, Owner: cmp.Or(r.Owner, r.Skyhook), Offset: r.Offset + r.Generation,
 		Packages: map[string]*PackageRecord{},
 	}
 	for key, p := range r.Packages {

@@ -45,7 +45,7 @@ func TestTimesInTheFutureAreLimited(t *testing.T) {
 		t.Errorf("%d times were limited, want 12", count)
 	}
 	later := now.Add(maxClockSkew)
-	if _, isChanged := (SkyhookRecord{At: &later}).LimitTimes(now); isChanged {
+	if _, isChanged := (SkyhookRecord{Visit: Visit{At: &later}}).LimitTimes(now); isChanged {
 		t.Error("a time that is later by the skew of clocks is not kept")
 	}
 }

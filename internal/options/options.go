@@ -24,51 +24,66 @@ const LeaseName = "3c22c1ae.nvidia.com"
 // Options are the operator's settings. Those that a decision depends on are written to JSON, which is how a dump keeps
 // them. The field names in JSON are part of the dump format.
 type Options struct {
-	Namespace           string          `json:"namespace"`
-	Node                string          `json:"node,omitempty"` // the operator runs on; empty when unknown
-	AgentImage          string          `json:"agentImage"`
-	PauseImage          string          `json:"pauseImage"`
-	CopyDirRoot         string          `json:"copyDirRoot"`
-	LogRoot             string          `json:"logRoot"`
-	RuntimeTaint        corev1.Taint    `json:"runtimeTaint"`
-	ReapplyOnReboot     bool            `json:"reapplyOnReboot,omitempty"`
-	TrustAgentReboots   bool            `json:"trustAgentReboots,omitempty"`
-	ImagePullSecret     string          `json:"imagePullSecret,omitempty"`
-	ServiceAccount      string          `json:"serviceAccount,omitempty"`
-	OwnAccount          string          `json:"ownAccount,omitempty"`
-	AlwaysPull          bool            `json:"alwaysPull,omitempty"`
-	PinImages           bool            `json:"pinImages,omitempty"`
-	PodLayout           string          `json:"podLayout,omitempty"`
-	ImageVolumesFrom    string          `json:"imageVolumesFrom,omitempty"`
-	StageDeadline       metav1.Duration `json:"stageDeadline"`
-	InterruptDeadline   metav1.Duration `json:"interruptDeadline"`
-	InterruptMemory     string          `json:"interruptMemory"`
-	KeepRemovedPackages bool            `json:"keepRemovedPackages,omitempty"`
-	DefaultPolicy       string          `json:"defaultDeploymentPolicy,omitempty"`
-	DefaultPolicySpec   string          `json:"-"`
-	NodeOpDefaultImage  string          `json:"nodeOpDefaultImage"`
-	NodeOpSentinelImage string          `json:"nodeOpSentinelImage,omitempty"`
-	PrometheusEndpoints []string        `json:"prometheusEndpoints,omitempty"`
-	NodeOpNamespaces    []string        `json:"nodeOpNamespaces,omitempty"` // empty for all
-	KairosLabels        bool            `json:"kairosLabels,omitempty"`
+	Namespace string `json:"namespace"`
+	Node      string `json:"node,omitempty"` // the operator runs on; empty when unknown
+	PodSettings
+	NodeOpSettings
 
-	// PrometheusTokenFile is in no dump and no decision: the plugin must not read a local file because a Deployment names it.
-	PrometheusTokenFile string `json:"-"`
+	RuntimeTaint        corev1.Taint `json:"runtimeTaint"`
+	ReapplyOnReboot     bool         `json:"reapplyOnReboot,omitempty"`
+	TrustAgentReboots   bool         `json:"trustAgentReboots,omitempty"`
+	KeepRemovedPackages bool         `json:"keepRemovedPackages,omitempty"`
+	DefaultPolicy       string       `json:"defaultDeploymentPolicy,omitempty"`
+	DefaultPolicySpec   string       `json:"-"`
+	PrometheusEndpoints []string     `json:"prometheusEndpoints,omitempty"`
 
-	Parallel       int      `json:"-"`
-	LeaderElection bool     `json:"-"`
-	WaitForOthers  bool     `json:"-"`
-	GuardRemoval   bool     `json:"-"`
-	MetricsAddress string   `json:"-"`
-	MetricsSecure  bool     `json:"-"`
-	ProbeAddress   string   `json:"-"`
-	PprofAddress   string   `json:"-"`
-	LogEncoder     string   `json:"-"`
-	LogLevel       string   `json:"-"`
-	LogStackLevel  string   `json:"-"`
-	LogTimeEncoder string   `json:"-"`
-	Kubeconfig     string   `json:"-"`
-	Ignored        []string `json:"-"` // settings that were given and have no effect
+	ProcessSettings `json:"-"`
+}
+
+// PodSettings are settings of the pods that run packages.
+type PodSettings struct {
+	AgentImage        string          `json:"agentImage"`
+	PauseImage        string          `json:"pauseImage"`
+	CopyDirRoot       string          `json:"copyDirRoot"`
+	LogRoot           string          `json:"logRoot"`
+	ImagePullSecret   string          `json:"imagePullSecret,omitempty"`
+	ServiceAccount    string          `json:"serviceAccount,omitempty"`
+	OwnAccount        string          `json:"ownAccount,omitempty"`
+	AlwaysPull        bool            `json:"alwaysPull,omitempty"`
+	PinImages         bool            `json:"pinImages,omitempty"`
+	PodLayout         string          `json:"podLayout,omitempty"`
+	ImageVolumesFrom  string          `json:"imageVolumesFrom,omitempty"`
+	StageDeadline     metav1.Duration `json:"stageDeadline"`
+	InterruptDeadline metav1.Duration `json:"interruptDeadline"`
+	InterruptMemory   string          `json:"interruptMemory"`
+}
+
+// NodeOpSettings are settings of NodeOps.
+type NodeOpSettings struct {
+	NodeOpDefaultImage  string   `json:"nodeOpDefaultImage"`
+	NodeOpSentinelImage string   `json:"nodeOpSentinelImage,omitempty"`
+	NodeOpNamespaces    []string `json:"nodeOpNamespaces,omitempty"` // empty for all
+	KairosLabels        bool     `json:"kairosLabels,omitempty"`
+}
+
+// ProcessSettings are settings that no decision depends on: they are in no dump. The plugin must not read the file of a token because a
+// Deployment names it.
+type ProcessSettings struct {
+	PrometheusTokenFile string
+	Parallel            int
+	LeaderElection      bool
+	WaitForOthers       bool
+	GuardRemoval        bool
+	MetricsAddress      string
+	MetricsSecure       bool
+	ProbeAddress        string
+	PprofAddress        string
+	LogEncoder          string
+	LogLevel            string
+	LogStackLevel       string
+	LogTimeEncoder      string
+	Kubeconfig          string
+	Ignored             []string // settings that were given and have no effect
 }
 
 // Skyhook is the configuration with which Skyhooks are compiled.

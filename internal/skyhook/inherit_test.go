@@ -66,7 +66,7 @@ func TestNodesThatWaitShareTheirTasks(t *testing.T) {
 		n := w.addNode(name)
 		n.Annotations = map[string]string{v1alpha1.PrefixStatus + "demo": "waiting"}
 		if name == "reset" {
-			n.Annotations[v1alpha1.PrefixRecord+"demo"] = node.SkyhookRecord{Node: string(n.UID), Skyhook: string(s.UID), State: node.HashState("{}"), Admission: 1}.String()
+			n.Annotations[v1alpha1.PrefixRecord+"demo"] = node.SkyhookRecord{Node: string(n.UID), Skyhook: string(s.UID), State: node.HashState("{}"), Visit: node.Visit{Admission: 1}}.String()
 		}
 	}
 	tasks := map[string][]rollout.Task{}

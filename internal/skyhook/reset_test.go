@@ -27,7 +27,7 @@ func nodeWithSkyhook(t *testing.T, change func(state v1alpha1.NodeState, rec *no
 		"tuning|1.2.0": {Name: "tuning", Version: "1.2.0", Image: "r/tuning", Stage: v1alpha1.StagePostInterrupt, State: v1alpha1.StateComplete},
 	}
 	rec := node.SkyhookRecord{
-		Node: "uid-n1", Skyhook: "uid-demo", Admission: 4, Admitted: true, Held: &node.Held{At: time.Unix(1000, 0).UTC()},
+		Node: "uid-n1", Skyhook: "uid-demo", Visit: node.Visit{Admission: 4, Admitted: true}, Held: &node.Held{At: time.Unix(1000, 0).UTC()},
 		Packages: map[string]*node.PackageRecord{
 			"motd|1.0.0":   {At: "config/complete", Goal: node.GoalInstall},
 			"tuning|1.2.0": {At: "post-interrupt/complete"},

@@ -30,7 +30,7 @@ func TestRecordCounts(t *testing.T) {
 	failing := v1alpha1.PackageStatus{Stage: v1alpha1.StageApply, State: v1alpha1.StateErroring}
 	state := v1alpha1.NodeState{"a|1": complete, "b|1": failing}
 	rec := node.SkyhookRecord{
-		Node: "n", Skyhook: "s", State: node.HashState(node.FormatState(state)), Admission: 3, Admitted: true, Held: &node.Held{WasCordoned: true},
+		Node: "n", Skyhook: "s", State: node.HashState(node.FormatState(state)), Visit: node.Visit{Admission: 3, Admitted: true}, Held: &node.Held{WasCordoned: true},
 		Packages: map[string]*node.PackageRecord{"a|1": {At: "config/complete"}, "b|1": {At: "apply/erroring", Goal: node.GoalInstall}},
 	}
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestRecordCounts(t *testing.T) {
 			t.Errorf("%s: admission %d: numbers never come again", c.name, got.Admission)
 		}
 	}
-	empty := node.SkyhookRecord{Node: "n", Skyhook: "s", State: node.HashState("{}"), Admitted: true}
+	empty := node.SkyhookRecord{Node: "n", Skyhook: "s", State: node.HashState("{}"), Visit: node.Visit{Admitted: true}}
 	if !empty.Effective("n", "s", node.HashState("{}"), v1alpha1.NodeState{}).Admitted {
 		t.Error("a node without packages is no longer admitted before it is released")
 	}

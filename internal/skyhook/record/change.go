@@ -240,7 +240,7 @@ func (r Recorder) recordDeletion(n *node.Node) node.Edit {
 	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
 	kept := node.SkyhookRecord{
 		Node: n.UID, Skyhook: string(s.UID), State: node.HashState(text), Kept: true, Owner: rec.Owner, Offset: rec.Offset,
-		Admission: rec.Admission, Generation: s.Generation, Packages: map[string]*node.PackageRecord{},
+		Visit: node.Visit{Admission: rec.Admission, Generation: s.Generation}, Packages: map[string]*node.PackageRecord{},
 	}
 	size := 0
 	for _, key := range plan.SortedNames(rec.Packages) {
