@@ -27,5 +27,24 @@ type PullKey struct {
 	Until time.Time
 }
 
+// pullLimit is after how long a pull has failed of which nothing is known: its pod does not start, or the kubelet is silent.
+const pullLimit = 30 * time.Minute
+
+// LateAt returns when a pull that goes on has failed; zero if none does.
+func (p *Pull) LateAt() time.Time {
+	if p.Object == "" || p.Ended || p.Failed != nil {
+		return time.Time{}
+	}
+	return timeOr(p.Observed, p.Created).Add(pullLimit)
+}
+
+// Failure returns why a pull fails; nil for one that does not.
+func (p *Pull) Failure(now time.Time) *Why {
+	if late := p.LateAt(); !late.IsZero() && !now.Before(late) {
+		return &Why{Reason: ReasonImagePull, Text: "its images are not on the node after " + pullLimit.String() + ": see pod " + p.Object, About: p.Object}
+	}
+	return p.Failed
+}
+
 // UnpulledAt returns from when on a pull that fails counts as failed.
 func (p *Pull) UnpulledAt() time.Time { return timeOr(p.Observed, p.Created).Add(unpulledLimit) }

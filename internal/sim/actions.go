@@ -415,12 +415,3 @@ func (c *Cluster) SucceedTask(t *rollout.Target, k *rollout.Task) {
 		n.BootID += "'"
 	}
 }
-
-// FailTask lets the running attempt of a task fail. If it is dead, its object does not retry.
-func (c *Cluster) FailTask(k *rollout.Task, dead bool, why rollout.Why) {
-	k.State, k.Object.Dead, k.Object.Unpulled, k.Why = rollout.StateFailing, dead, false, &why
-	k.Attempts.Failed, k.Attempts.FailedAt = k.Attempts.Failed+1, c.State.Now
-}
-
-// AdvanceClock lets time pass.
-func (c *Cluster) AdvanceClock(d time.Duration) { c.State.Now = c.State.Now.Add(d) }

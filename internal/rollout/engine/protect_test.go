@@ -82,14 +82,14 @@ func checkLookAgain(t *testing.T, c *sim.Cluster, d *timing.Durations) {
 	if len(first.Look) > 204 || first.Next.IsZero() {
 		t.Errorf("%d nodes are listed, and the next pass is at %s", len(first.Look), first.Next)
 	}
-	c.AdvanceClock(first.Next.Sub(c.State.Now))
+	advanceClock(c, first.Next.Sub(c.State.Now))
 	for range 200 {
 		for _, a := range decide().Actions {
 			if a.Node == "n250" && a.Verb == rollout.VerbAdmit {
 				return
 			}
 		}
-		c.AdvanceClock(time.Second)
+		advanceClock(c, time.Second)
 	}
 	t.Error("the node on which the protected pod ended was not found")
 }

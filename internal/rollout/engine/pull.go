@@ -74,7 +74,7 @@ func (u imagePuller) count(t *targetState) {
 	p, c := t.target.Pull, u.countOf(t.group)
 	switch {
 	case !p.Needed || t.isAdmittedNow || !t.passesGates:
-	case p.Failed != nil && !p.Ended:
+	case t.pullFailure != nil && !p.Ended:
 		c.failed = append(c.failed, t.target.Node)
 	case p.Ended && !t.verdict.Why.Reason.IsOfGroup(): // others go first: they need their images, too
 	case p.Object != "" || t.node.Sending:
@@ -96,15 +96,15 @@ func checkPulled(t *targetState) *rollout.Why {
 		return nil
 	}
 	why := rollout.Why{Reason: rollout.ReasonPulling, Text: "its images are pulled before it is admitted"}
-	if p := t.target.Pull; p.Failed != nil {
-		why = rollout.WithDefaultReason(p.Failed, rollout.ReasonImagePull)
+	if t.pullFailure != nil {
+		why = rollout.WithDefaultReason(t.pullFailure, rollout.ReasonImagePull)
 	}
 	return &why
 }
 
 // countUnpullable counts a candidate whose images cannot be pulled: a batch is not open for it.
 func (p *planner) countUnpullable(t *targetState) {
-	if t.passesGates && !t.target.Visit.Admitted && t.isAwaitingPull() && t.target.Pull.Failed != nil {
+	if t.passesGates && !t.target.Visit.Admitted && t.isAwaitingPull() && t.pullFailure != nil {
 		t.group.candidates.unpullable++
 	}
 }
@@ -112,7 +112,7 @@ func (p *planner) countUnpullable(t *targetState) {
 // pullNext starts the pull of a candidate, or reports why it fails or waits.
 func (u imagePuller) pullNext(t *targetState) {
 	p := t.target.Pull
-	if p.Failed != nil {
+	if t.pullFailure != nil {
 		u.reportFailed(t)
 	}
 	switch {
@@ -131,7 +131,7 @@ func (u imagePuller) pullNext(t *targetState) {
 		return
 	}
 	u.plan.addAction(t, rollout.VerbPull, rollout.Why{Reason: rollout.ReasonPulling, Text: "its images are pulled before its turn"})
-	if p.Failed == nil { // otherwise it is counted already
+	if t.pullFailure == nil { // otherwise it is counted already
 		u.countOf(t.group).pulls++
 	}
 	for _, k := range p.Exclusive {
@@ -142,7 +142,7 @@ func (u imagePuller) pullNext(t *targetState) {
 // reportFailed reports a pull that fails, before the node is cordoned, whatever else the target waits for.
 func (u imagePuller) reportFailed(t *targetState) {
 	p := t.target.Pull
-	t.verdict = rollout.Verdict{Phase: rollout.PhaseWaiting, Why: rollout.WithDefaultReason(p.Failed, rollout.ReasonImagePull)}
+	t.verdict = rollout.Verdict{Phase: rollout.PhaseWaiting, Why: rollout.WithDefaultReason(t.pullFailure, rollout.ReasonImagePull)}
 	isLate := p.Object != "" && !u.plan.now.Before(p.UnpulledAt())
 	switch {
 	case isLate:
@@ -163,7 +163,7 @@ func checkPullTurn(t *targetState) *rollout.Why {
 // checkPullLimits returns what a pull waits for: others of its group, or one that finds out the digest of an image.
 func (u imagePuller) checkPullLimits(t *targetState) *rollout.Why {
 	limit, c := t.group.pullLimit(), u.countOf(t.group)
-	if failed := len(c.failed); failed >= max(limit, minFailedPulls) && t.target.Pull.Failed == nil {
+	if failed := len(c.failed); failed >= max(limit, minFailedPulls) && t.pullFailure == nil {
 		return &rollout.Why{Reason: rollout.ReasonImagePull, Text: rollout.Shorten("images cannot be pulled on " + listNames(c.failed, failed) + ", so no further node pulls them")}
 	}
 	if c.pulls >= limit {

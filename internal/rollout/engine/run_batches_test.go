@@ -41,7 +41,7 @@ func runBatches(w *sim.Cluster, name rollout.Ref, failing []string) string {
 		if len(p.Actions) > 0 || sim.HasStatusChange(v, p) {
 			idle = 0
 		}
-		w.AdvanceClock(time.Second)
+		advanceClock(w, time.Second)
 		if finishTasks(w, name.String(), failing) {
 			idle = 0
 		}
@@ -65,7 +65,7 @@ func finishTasks(w *sim.Cluster, name string, failing []string) bool {
 				continue
 			}
 			for range 3 {
-				w.FailTask(k, false, rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"})
+				failTask(w, k, false, rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"})
 			}
 		}
 	}

@@ -114,7 +114,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.cluster.RefuseEviction = func(string, rollout.Pod) (string, time.Duration) { return s.refusal, 5 * time.Second }
 	case "wait":
 		for _, word := range parseWords(d) {
-			s.cluster.AdvanceClock(parseDuration(word))
+			advanceClock(s.cluster, parseDuration(word))
 		}
 	default:
 		return s.runPrinting(d)
@@ -214,7 +214,7 @@ func (s *scenario) stabilize() string {
 			out.WriteString(err.Error() + "\n")
 		}
 		if len(p.Actions) == 0 {
-			s.cluster.AdvanceClock(time.Second)
+			advanceClock(s.cluster, time.Second)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func (s *scenario) failTask(w []string) {
 	k := s.findTask(w)
 	why := rollout.Why{Reason: rollout.ReasonStageFailed, Text: k.Label + " exited with 1"}
 	dead := slices.Contains(w[3:], "dead")
-	s.cluster.FailTask(k, dead, why)
+	failTask(s.cluster, k, dead, why)
 }
 
 // formatActions prints a plan.
@@ -416,3 +416,12 @@ func (s *scenario) formatLedgers() string {
 	}
 	return out.String()
 }
+
+// failTask lets the running attempt of a task fail. If it is dead, its object does not retry.
+func failTask(c *sim.Cluster, k *rollout.Task, dead bool, why rollout.Why) {
+	k.State, k.Object.Dead, k.Object.Unpulled, k.Why = rollout.StateFailing, dead, false, &why
+	k.Attempts.Failed, k.Attempts.FailedAt = k.Attempts.Failed+1, c.State.Now
+}
+
+// advanceClock lets time pass.
+func advanceClock(c *sim.Cluster, d time.Duration) { c.State.Now = c.State.Now.Add(d) }

@@ -34,6 +34,7 @@ type targetState struct {
 	soak          soakTime
 	reservation   reservedAdmission
 	passesGates   bool // all gates
+	pullFailure   *rollout.Why
 	isRetired     bool // retired by this plan with nothing left to do
 	isAdmittedNow bool // admitted by this plan
 	reboot        targetReboot
@@ -76,6 +77,10 @@ func (t inspector) inspect(plan *draftPlan) {
 	}
 	t.occupiesNode = !t.target.Visit.Admitted && t.isOccupied()
 	t.isProofLate = t.isProofFailed(plan.now)
+	if p := t.target.Pull; p != nil {
+		t.pullFailure = p.Failure(plan.now)
+		plan.requestNext(p.LateAt())
+	}
 	t.hasFailed = t.hasFailed || t.isProofLate
 	t.inspectSoak(plan)
 	t.rollout.noteRollback(t.targetState)
