@@ -7,10 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 const (
@@ -139,5 +142,23 @@ func TestRebootsAreNotShared(t *testing.T) {
 	})
 	if boot := w.node("n1").Status.NodeInfo.BootID; boot != "boot-3" {
 		t.Errorf("the node is in %s, want boot-3", boot)
+	}
+}
+
+// TestBootsBefore checks which boots cannot be those that a reboot led to: not that of a package whose last stage began after the interrupt,
+// because it may have gone on after the same reboot.
+func TestBootsBefore(t *testing.T) {
+	began := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+	finished := func(boot string, at time.Duration) *node.PackageRecord {
+		return &node.PackageRecord{Boot: boot, Done: []node.StageTime{{Stage: v1alpha1.StageConfig, At: began.Add(at)}}}
+	}
+	rec := node.PackageRecord{Boot: "boot-2", Since: &began, Goal: "install"}
+	w := &plan.Diff{Rec: node.SkyhookRecord{Packages: map[string]*node.PackageRecord{
+		"kernel|1": &rec, "early|1": finished("boot-1", -time.Minute), "late|1": finished("boot-3", time.Minute),
+	}}}
+	got := bootsBefore(w, &rec)
+	slices.Sort(got)
+	if want := []string{"boot-1", "boot-2"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

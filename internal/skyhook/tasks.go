@@ -249,11 +249,13 @@ func (c *nodeCompiler) proveReboot(w *plan.Diff, rec *node.PackageRecord, pod *p
 	}
 }
 
-// bootsBefore lists the boots that were recorded before a reboot: the one that it ends, and those in which packages finished.
+// bootsBefore lists the boots that were recorded before a reboot: the one that it ends, and those in which packages finished whose last
+// stage began before it. A later one may have finished in the boot that this reboot led to, when what the agent said of it was lost.
 func bootsBefore(w *plan.Diff, rec *node.PackageRecord) []string {
 	boots := []string{rec.Boot}
 	for _, p := range w.Rec.Packages {
-		if p.Goal == "" {
+		isLater := rec.Since != nil && len(p.Done) > 0 && !p.Done[len(p.Done)-1].At.Before(*rec.Since)
+		if p.Goal == "" && !isLater {
 			boots = append(boots, p.Boot)
 		}
 	}
