@@ -235,8 +235,8 @@ func (r *Run) repair() {
 }
 
 // deleteFailedNodeOps deletes the NodeOps of the policy that failed on a node: that is final, and their other nodes, which may come after
-// it, would wait for ever.
-func (r *Run) deleteFailedNodeOps() {
+// it, would wait for ever. It reports whether there was one.
+func (r *Run) deleteFailedNodeOps() (isAny bool) {
 	for _, key := range r.server.keys(NodeOps) {
 		o := r.server.objects[NodeOps.Kind][key]
 		hasFailed := false
@@ -246,8 +246,10 @@ func (r *Run) deleteFailedNodeOps() {
 		}
 		if hasFailed && nestedMap(o, "spec")["deploymentPolicy"] != nil {
 			r.deleteAsUser(NodeOps, key)
+			isAny = true
 		}
 	}
+	return isAny
 }
 
 // repairOpRecord deletes the record of a NodeOp that cannot be read.

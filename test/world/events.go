@@ -18,6 +18,8 @@ type Cause string
 const (
 	EditSpec        Cause = "a user edits a Skyhook"
 	Pause           Cause = "a user pauses or resumes a Skyhook"
+	Toggle          Cause = "a user toggles a boolean or an enum of a Skyhook"
+	Undo            Cause = "a user takes back the last edit of a Skyhook"
 	DeleteSkyhook   Cause = "a user deletes a Skyhook"
 	EditPolicy      Cause = "a user edits the policy"
 	ChangeScope     Cause = "a user changes the scope of the policy, or drops it"
@@ -30,10 +32,14 @@ const (
 	ResetNode       Cause = "an administrator resets a node"
 	Rerun           Cause = "an administrator runs a package again"
 	ReplaceNode     Cause = "a node is deleted, and perhaps another one of its name created"
+	ReplaceAll      Cause = "all nodes are replaced"
 	Reboot          Cause = "a node reboots by itself"
 	BootTwice       Cause = "the next reboot of a node is followed by another one"
 	NodeDown        Cause = "a node stops and does not come back by itself"
 	StickyPods      Cause = "pods on a node do not end when they are deleted"
+	HangPods        Cause = "the next pods on a node hang in their phase until they are deleted"
+	HangPulls       Cause = "a pod that pulls images before the turn of a node hangs until it is deleted"
+	RejectPods      Cause = "a kubelet rejects all pods for some turns"
 	NewLeader       Cause = "another operator leads"
 	LeaderClock     Cause = "another operator leads, with a clock that is hours off"
 	LoseRequest     Cause = "a request fails: conflict, throttling or an internal error"
@@ -54,6 +60,8 @@ var causes = []struct {
 }{
 	{EditSpec, 8, (*Run).editSpec},
 	{Pause, 3, (*Run).pause},
+	{Toggle, 6, (*Run).toggle},
+	{Undo, 4, (*Run).undo},
 	{DeleteSkyhook, 2, (*Run).deleteSkyhook},
 	{EditPolicy, 3, (*Run).editPolicy},
 	{ChangeScope, 2, (*Run).changeScope},
@@ -66,10 +74,14 @@ var causes = []struct {
 	{ResetNode, 3, (*Run).resetNode},
 	{Rerun, 2, (*Run).rerun},
 	{ReplaceNode, 2, (*Run).replaceNode},
+	{ReplaceAll, 1, (*Run).replaceAll},
 	{Reboot, 2, (*Run).rebootNode},
 	{BootTwice, 2, (*Run).bootTwice},
 	{NodeDown, 2, (*Run).stopNode},
 	{StickyPods, 2, (*Run).stickPods},
+	{HangPods, 4, (*Run).hangPods},
+	{HangPulls, 2, (*Run).hangPulls},
+	{RejectPods, 3, (*Run).rejectPods},
 	{NewLeader, 2, (*Run).changeLeader},
 	{LeaderClock, 2, (*Run).changeLeaderClock},
 	{LoseRequest, 8, (*Run).loseRequest},
@@ -79,6 +91,11 @@ var causes = []struct {
 	{Hostile, 3, (*Run).forge},
 	{InvalidObject, 2, (*Run).writeExtreme},
 	{breakRule, 0, func(r *Run, _ *rand.Rand) { r.violate("a test", "broken on purpose") }},
+}
+
+// unmended are causes that find a fault which is known and not mended yet. They happen only where they are asked for by name.
+var unmended = map[Cause]string{
+	HangPulls: "a pull that hangs has no deadline: its node waits for ever, and keeps its place",
 }
 
 // Event is something that happens in a run: in a turn, before the pass or before one of its requests.
@@ -179,7 +196,7 @@ func (r *Run) endEvents() {
 	r.isQuiet, r.pending, r.refusals = true, nil, nil
 	r.tracef("no further events")
 	for _, h := range r.hosts {
-		h.stuck, h.again = false, false
+		h.stuck, h.again, h.toHang, h.pullsToHang, h.rejectsUntil = false, false, 0, 0, 0
 	}
 	if r.leader.clockOffset.Abs() > time.Minute {
 		if err := r.lead(0); err != nil {

@@ -25,10 +25,14 @@ import (
 
 // host is the machine below a node: what survives a reboot, and what the node cannot know.
 type host struct {
-	boots    int
-	downFor  int                    // turns until it is back; below 0: it does not come back by itself
-	stuck    bool                   // its pods do not end when they are deleted
-	again    bool                   // the next reboot is followed by another one at once
+	boots               int
+	downFor             int             // turns until it is back; below 0: it does not come back by itself
+	stuck               bool            // its pods do not end when they are deleted
+	again               bool            // the next reboot is followed by another one at once
+	toHang, pullsToHang int             // so many of the next pods hang until they are deleted; of those that pull images
+	hung                map[string]bool // pods that do, by UID
+	rejectsUntil        int             // the turn from which on its kubelet accepts pods
+
 	rebooted map[string]pack.Reboot // by interrupt id: recorded by the agent on the host
 	prepared map[string]int         // by Skyhook and package: the boot in which its last stage before an interrupt succeeded
 }
@@ -70,7 +74,7 @@ func (r *Run) host(node string) *host {
 	}
 	uid := string(meta(c).GetUID())
 	if r.hosts[uid] == nil {
-		r.hosts[uid] = &host{boots: 1, rebooted: map[string]pack.Reboot{}, prepared: map[string]int{}}
+		r.hosts[uid] = &host{boots: 1, hung: map[string]bool{}, rebooted: map[string]pack.Reboot{}, prepared: map[string]int{}}
 	}
 	return r.hosts[uid]
 }
@@ -129,6 +133,9 @@ func (r *Run) writeStatus(k Kind, o client.Object) {
 func (r *Run) stepPod(p *corev1.Pod) {
 	h := r.host(p.Spec.NodeName)
 	random := r.random("pod", string(p.UID), r.turn)
+	if h != nil && h.downFor == 0 && p.Namespace == Namespace && p.DeletionTimestamp == nil {
+		h.hangNext(p)
+	}
 	switch {
 	case h == nil:
 		r.endPod(p) // as the garbage collector of pods does
@@ -137,7 +144,10 @@ func (r *Run) stepPod(p *corev1.Pod) {
 		if r.isQuiet || !h.stuck && random.IntN(100) < 70 {
 			r.endPod(p)
 		}
+	case h.hung[string(p.UID)]:
 	case random.IntN(100) < 25 && !r.isQuiet: // nothing happens yet
+	case p.Namespace == Namespace && r.turn < h.rejectsUntil && len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses) == 0 && !kubelet.HasEnded(p):
+		r.rejectPod(p)
 	case p.Labels[opv1.LabelReboot] == "true":
 		r.stepOpReboot(p, h)
 	case p.Labels[opv1.LabelPreflight] == "true":
@@ -157,6 +167,27 @@ func (r *Run) stepPod(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodSucceeded
 		r.writeStatus(Pods, p)
 	}
+}
+
+// hangNext lets a pod hang, whatever it has to do next, if more are to.
+func (h *host) hangNext(p *corev1.Pod) {
+	left := &h.toHang
+	if p.Labels[v1alpha1.LabelPrepull] != "" {
+		left = &h.pullsToHang
+	}
+	if *left > 0 && !h.hung[string(p.UID)] {
+		*left--
+		h.hung[string(p.UID)] = true
+	}
+}
+
+// rejectPod lets the kubelet refuse a pod.
+func (r *Run) rejectPod(p *corev1.Pod) {
+	kubelet.Reject(p, "OutOfpods", "Node didn't have enough resource: pods")
+	if p.Labels[v1alpha1.LabelPrepull] != "" {
+		r.notePulled(p)
+	}
+	r.writeStatus(Pods, p)
 }
 
 // protectedFor is how long a pod runs that must not be interrupted.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
@@ -88,17 +89,29 @@ func (r *Run) checkPodImage(w Write) {
 	if !isOfPackage {
 		return
 	}
+	if r.isUnpinned(owner.Name) {
+		return
+	}
 	digest, isPinned := r.truth.pins[pinKey{string(owner.UID), about.Name, about.Version, about.Image}]
 	if image := p.Spec.InitContainers[0].Image; isPinned && image != about.Image+"@"+digest {
 		r.violate("all nodes pull the recorded digest", "pod %s pulls %s, and %s was recorded", w.Name, image, digest)
 	}
 }
 
+// isUnpinned reports whether a Skyhook pins no images, as its leader has seen it.
+func (r *Run) isUnpinned(skyhook string) bool {
+	seen, isSeen := r.leader.caches[0].watchedOf(Skyhooks).objects[client.ObjectKey{Name: skyhook}].(*v1alpha1.Skyhook)
+	if !isSeen || seen.Spec.PinImages == nil {
+		return !r.config().PinImages
+	}
+	return !*seen.Spec.PinImages
+}
+
 // checkMountedImages does the same for the images that a compact pod mounts.
 func (r *Run) checkMountedImages(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
 	for _, v := range p.Spec.Volumes {
-		if v.Image == nil || owner == nil {
+		if v.Image == nil || owner == nil || r.isUnpinned(owner.Name) {
 			continue
 		}
 		for k := range r.truth.pins {

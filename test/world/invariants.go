@@ -6,6 +6,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -241,7 +242,10 @@ func (r *Run) describe() string {
 	}
 	for _, key := range r.server.keys(NodeOps) {
 		op := decode(r.server.objects[NodeOps.Kind][key], &opv1.NodeOp{})
-		fmt.Fprintf(&b, "\n  NodeOp %s: %s %+v", op.Name, op.Status.Phase, op.Status.NodeStatuses)
+		fmt.Fprintf(&b, "\n  NodeOp %s: %s", op.Name, op.Status.Phase)
+		for _, name := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
+			fmt.Fprintf(&b, "\n    %s: %s %s", name, op.Status.NodeStatuses[name].Phase, op.Status.NodeStatuses[name].Message)
+		}
 	}
 	for _, key := range r.server.keys(Nodes) {
 		n := decode(r.server.objects[Nodes.Kind][key], &corev1.Node{})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,10 @@ func (r *Run) pick(k Kind, random *rand.Rand) (client.ObjectKey, bool) {
 // changeAsUser changes an object as kubectl does, without a version.
 func (r *Run) changeAsUser(k Kind, key client.ObjectKey, what string, edit func(content)) {
 	_, _, err := r.server.change(k, key, "", func(c content) error {
-		edit(c)
+		before := runtime.DeepCopyJSON(nestedMap(c, "spec"))
+		if edit(c); k == Skyhooks && !reflect.DeepEqual(before, nestedMap(c, "spec")) {
+			r.specs[key.Name] = before
+		}
 		unset(c, "metadata", "resourceVersion")
 		return nil
 	})
@@ -98,6 +102,55 @@ func (r *Run) editSpec(random *rand.Rand) {
 		}
 		c["spec"] = runtime.DeepCopyJSON(spec)
 	})
+}
+
+// toggles are fields of a Skyhook's spec with what they may be; a field below another one changes only where that is there.
+var toggles = []struct {
+	path   string
+	values []any
+}{
+	{"serial", []any{true, false}},
+	{"shareReboots", []any{true, false}},
+	{"prepull", []any{true, false}},
+	{"pinImages", []any{true, false}},
+	{"podLayout", []any{"Compatible", "Compact"}},
+	{"resetBatchStateOnCompletion", []any{true, false}},
+	{"drainConfig.wait", []any{"BeforeCordon", "AfterCordon"}},
+	{"drainConfig.order", []any{"ByPriority", "Together"}},
+	{"rollback.scope", []any{"Node", "Rollout"}},
+	{"drift.mode", []any{"Report", "Repair"}},
+	{"proof.onTimeout", []any{"Hold", "Release", "Rollback"}},
+	{"proof.timeout", []any{"0s", "1m", "5m"}},
+	{"nodeMarks.conditions", []any{true, false}},
+	{"nodeMarks.doNotDisrupt", []any{true, false}},
+	{"nodeMarks.description", []any{true, false}},
+	{"nodeMarks.preferNoSchedule", []any{true, false}},
+	{"nodeMarks.excludeFromLoadBalancers", []any{true, false}},
+}
+
+func (r *Run) toggle(random *rand.Rand) {
+	key, ok := r.pick(Skyhooks, random)
+	if !ok {
+		return
+	}
+	of := toggles[random.IntN(len(toggles))]
+	value := of.values[random.IntN(len(of.values))]
+	r.changeAsUser(Skyhooks, key, fmt.Sprintf("%s: %v", of.path, value), func(c content) {
+		parent, field, isBelow := strings.Cut(of.path, ".")
+		spec := part(c, "spec")
+		if !isBelow {
+			spec[parent] = value
+		} else if below, isThere := spec[parent].(content); isThere {
+			below[field] = value
+		}
+	})
+}
+
+func (r *Run) undo(random *rand.Rand) {
+	if key, ok := r.pick(Skyhooks, random); ok && r.specs[key.Name] != nil {
+		before := r.specs[key.Name]
+		r.changeAsUser(Skyhooks, key, "taken back", func(c content) { c["spec"] = before })
+	}
 }
 
 func (r *Run) pause(random *rand.Rand) {
@@ -247,10 +300,19 @@ func (r *Run) rerun(random *rand.Rand) {
 }
 
 func (r *Run) replaceNode(random *rand.Rand) {
-	key, ok := r.pick(Nodes, random)
-	if !ok {
-		return
+	if key, ok := r.pick(Nodes, random); ok {
+		r.replace(key, random)
 	}
+}
+
+func (r *Run) replaceAll(random *rand.Rand) {
+	for _, key := range r.server.keys(Nodes) {
+		r.replace(key, random)
+	}
+}
+
+// replace deletes a node with its pods, and mostly creates another one of its name.
+func (r *Run) replace(key client.ObjectKey, random *rand.Rand) {
 	if len(r.server.keys(Nodes)) > 1 || random.IntN(2) == 0 {
 		r.deleteAsUser(Nodes, key)
 		for _, pod := range r.server.keys(Pods) {
@@ -286,6 +348,27 @@ func (r *Run) bootTwice(random *rand.Rand) {
 	if h, key, ok := r.pickHost(random); ok {
 		h.again = true
 		r.tracef("Node %s will boot twice", key.Name)
+	}
+}
+
+func (r *Run) hangPods(random *rand.Rand) {
+	if h, key, ok := r.pickHost(random); ok {
+		h.toHang = 1 + random.IntN(2)
+		r.tracef("Node %s: the next %d pods hang", key.Name, h.toHang)
+	}
+}
+
+func (r *Run) hangPulls(random *rand.Rand) {
+	if h, key, ok := r.pickHost(random); ok {
+		h.pullsToHang = 1
+		r.tracef("Node %s: the next pod that pulls images hangs", key.Name)
+	}
+}
+
+func (r *Run) rejectPods(random *rand.Rand) {
+	if h, key, ok := r.pickHost(random); ok {
+		h.rejectsUntil = r.turn + 3 + random.IntN(12)
+		r.tracef("Node %s rejects pods", key.Name)
 	}
 }
 

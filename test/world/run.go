@@ -47,6 +47,7 @@ type Run struct {
 	isQuiet  bool                     // no further events
 	typed    map[string]client.Object // decoded objects, by UID and version
 	hosts    map[string]*host
+	specs    map[string]content // of Skyhooks, before their last edit
 	leader   *leader
 	pending  []Event // that have not happened yet, in their order
 	requests int     // of this turn's pass
@@ -110,7 +111,7 @@ func (r *Run) violate(rule, format string, args ...any) {
 func (r *Run) Play() error {
 	r.turn, r.isQuiet, r.err, r.refusals = 0, false, nil, nil
 	r.now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r.hosts, r.truth, r.pending, r.typed = map[string]*host{}, newTruth(), r.Events, map[string]client.Object{}
+	r.hosts, r.truth, r.pending, r.typed, r.specs = map[string]*host{}, newTruth(), r.Events, map[string]client.Object{}, map[string]content{}
 	server, err := NewServer(func() time.Time { return r.now })
 	if err != nil {
 		return err
@@ -230,6 +231,10 @@ func (r *Run) awaitRest() {
 			continue
 		}
 		if still++; still >= 4 && r.now.Sub(since) >= restTime {
+			if r.deleteFailedNodeOps() { // of which it was not said yet when events ended
+				still = 0
+				continue
+			}
 			r.checkRest()
 			return
 		}
