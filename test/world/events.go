@@ -95,7 +95,7 @@ var causes = []struct {
 
 // unmended are causes that find a fault which is known and not mended yet. They happen only where they are asked for by name.
 var unmended = map[Cause]string{
-	HangPulls: "a pull that hangs has no deadline: its node waits for ever, and keeps its place",
+	HangPulls: "a pull that hangs gives its place away after half an hour, and is not tried again before a person deletes its pod",
 }
 
 // Event is something that happens in a run: in a turn, before the pass or before one of its requests.
