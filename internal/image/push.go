@@ -88,19 +88,6 @@ func (g Registry) PushFile(ctx context.Context, ref string, config, file Blob, a
 	return r.Context().Digest(digest.String()).Name(), nil
 }
 
-// Resolve returns a reference by the digest that it has now.
-func (g Registry) Resolve(ctx context.Context, ref string) (name.Digest, error) {
-	r, err := g.Reference(ref)
-	if err != nil {
-		return name.Digest{}, err
-	}
-	d, err := remote.Get(r, g.RemoteOptions(ctx)...)
-	if err != nil {
-		return name.Digest{}, fmt.Errorf("reading %s: %w", ref, err)
-	}
-	return r.Context().Digest(d.Digest.String()), nil
-}
-
 // Pull finds the index of a reference; its blobs are fetched when they are read. A single image comes as an index of
 // its own.
 func (g Registry) Pull(ctx context.Context, ref string) (v1.ImageIndex, error) {

@@ -4,11 +4,14 @@
 package packagecli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +49,17 @@ func (a *packageCommands) pullCommand() *cobra.Command {
 	return cmd
 }
 
+// localName returns the name of a new file or folder here for a package: strangers chose it, so it is never a path. It is empty when the
+// package's name or version is not valid.
+func localName(c pack.Config, problems pack.Problems) string {
+	name := c.Name + "-" + c.Version
+	isInvalid := func(p pack.Problem) bool { return p.Path == "$.package_name" || p.Path == "$.package_version" }
+	if slices.ContainsFunc(problems.Only(pack.Error), isInvalid) || !filepath.IsLocal(name) || strings.ContainsAny(name, `/\`) {
+		return ""
+	}
+	return name
+}
+
 func (a *packageCommands) pullPackage(ctx context.Context, p *pullOptions, ref string) (err error) {
 	if p.shape != shapeFolder && p.shape != shapeLayout && p.shape != shapeArchive {
 		return fmt.Errorf("--output %q must be folder, archive or layout", p.shape)
@@ -62,15 +76,12 @@ func (a *packageCommands) pullPackage(ctx context.Context, p *pullOptions, ref s
 	for _, problem := range problems.Only(pack.Error) {
 		fmt.Fprintln(a.ErrOut, problem)
 	}
-	if p.to == "" && config.Name == "" {
-		return fmt.Errorf("pulling %s: it has no name; name the target with --to", ref)
-	}
-	to := p.to
-	if to == "" {
-		to = config.Name + "-" + config.Version
-		if p.shape == shapeArchive {
-			to += ".tar"
-		}
+	to := cmp.Or(p.to, localName(config, problems))
+	switch {
+	case to == "":
+		return fmt.Errorf("pulling %s: no file can be called after its name and version; name the target with --to", ref)
+	case p.to == "" && p.shape == shapeArchive:
+		to += ".tar"
 	}
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("pulling %s: %s exists; remove it, or name another target with --to", ref, to)

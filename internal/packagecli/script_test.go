@@ -182,11 +182,13 @@ func attachSignatureCmd(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	_, err = r.Attach(context.Background(), args[0], index, image.Artifact{Type: "application/vnd.dev.sigstore.bundle.v0.3+json", Content: []byte("{}")})
 	ts.Check(err)
-	digest, err := r.Resolve(context.Background(), args[0])
+	ref, err := r.Reference(args[0])
+	ts.Check(err)
+	digest, err := index.Digest()
 	ts.Check(err)
 	img, err := random.Image(16, 1)
 	ts.Check(err)
-	ts.Check(remote.Write(digest.Context().Tag(strings.Replace(digest.DigestStr(), ":", "-", 1)+".sig"), img))
+	ts.Check(remote.Write(ref.Context().Tag(strings.Replace(digest.String(), ":", "-", 1)+".sig"), img))
 }
 
 var digestRule = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
