@@ -174,16 +174,16 @@ func (k *Kubelet) runContainers(ctx context.Context, p *corev1.Pod, outcome Outc
 	}
 	now, isCompact := time.Now(), podstate.IsCompact(p)
 	kubelet.Create(p)
+	if len(p.Spec.InitContainers) == 0 && !isCompact { // of a NodeOp or a probe: the Job controller ends it
+		kubelet.Begin(p, 0, now)
+		return
+	}
 	for i := kubelet.Next(p); i >= 0 && (isCompact || i < len(p.Spec.InitContainers)); i = kubelet.Next(p) {
 		s := kubelet.Status(p, i)
 		if !isCompact {
 			s.ImageID = k.pullImage(p, i)
 		}
-		runsStage := i == 1 || s.Name == "interrupt"
-		if isCompact {
-			runsStage = i == 0
-		}
-		message := ""
+		runsStage, message := isCompact && i == 0 || !isCompact && (i == 1 || s.Name == "interrupt"), ""
 		switch {
 		case runsStage && outcome == Hangs:
 			kubelet.Begin(p, i, now)
