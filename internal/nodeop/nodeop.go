@@ -83,6 +83,7 @@ type Compiled struct {
 	SharesBudget bool                   // of a policy
 	Windows      *skyhookv1.Windows     // of that policy; may be nil
 	Start        *v1alpha1.StartTargets // to be recorded; nil if they are, or are not needed
+	AllGone      bool                   // it has started, and none of the nodes that it began with exists any more
 	Removed      bool                   // deleted, and no node carries anything of it: the finalizer may be removed
 
 	LeftPods map[string][]string // pods by node that a drain left because nothing recreates them; filled in by the caller

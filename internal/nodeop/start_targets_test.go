@@ -53,6 +53,23 @@ func TestTargetsAtStart(t *testing.T) {
 	}
 }
 
+// When all nodes of the start were replaced, nothing is left to wait for: the operation ends, and its TTL begins. Nodes that are only
+// deselected may come back.
+func TestStartTargetsGone(t *testing.T) {
+	w := newEnvironment(t, "n1", "n2")
+	w.node("n1").Labels["pool"] = "a"
+	o := w.applyYAML(startOp)
+	w.tick()
+	requireEqual(t, "count", o.Status.StartTargets.Count, 1)
+	w.node("n1").Labels["pool"] = "b"
+	w.tick()
+	requireEqual(t, "phase while it is deselected", o.Status.Phase, v1alpha1.PhasePending)
+	w.node("n1").Labels["pool"], w.node("n1").UID = "a", "another node of that name"
+	w.runToEnd()
+	requireEqual(t, "phase", o.Status.Phase, v1alpha1.PhaseCompleted)
+	requireEqual(t, "jobs", len(w.jobs), 0)
+}
+
 // A suspended or invalid operation has not started.
 func TestStartWaits(t *testing.T) {
 	w := newEnvironment(t, "n1", "n2")

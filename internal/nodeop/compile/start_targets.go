@@ -45,6 +45,7 @@ func (c *compiler) compileStart() {
 			return
 		}
 		c.isMember = func(n *node.Node) bool { return members[hashNode(n)] }
+		c.out.AllGone = len(c.in.Nodes) > 0 && !slices.ContainsFunc(c.in.Nodes, c.isMember)
 		return
 	}
 	c.isStarting = true

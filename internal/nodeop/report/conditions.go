@@ -74,6 +74,9 @@ func joinTexts(a, b string) string {
 }
 
 func summarize(n v1alpha1.Counters) string {
+	if n.Total == 0 {
+		return "none of its nodes exists any more"
+	}
 	text := fmt.Sprintf("%d of %d nodes done", n.Completed+n.Skipped+n.Failed, n.Total)
 	for _, more := range []struct {
 		n    int32

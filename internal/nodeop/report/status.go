@@ -249,7 +249,7 @@ func isWaitReason(reason rollout.Reason) bool {
 
 // phase sums up the nodes. It is not final while any node is in progress.
 func (r *reporter) phase(n v1alpha1.Counters, started int) v1alpha1.Phase {
-	allDone := n.Total > 0 && n.Completed+n.Failed+n.Skipped >= n.Total
+	allDone := (n.Total > 0 || r.compiled.AllGone) && n.Completed+n.Failed+n.Skipped >= n.Total
 	isStopped := n.Failed > 0 && nodeop.IsTrue(r.op.Spec().StopOnFailure)
 	isFinal := n.InProgress == 0 && r.compiled.Rollout.Broken == nil && (allDone || isStopped)
 	switch {
