@@ -186,6 +186,7 @@ func newFailure(t *rollout.Target, verdict rollout.Verdict) failure {
 			f.Task, f.Attempts = k.Label, max(k.Attempts.Failed, f.Attempts)
 		}
 	}
+	f.Task = cmp.Or(f.Task, map[rollout.Reason]string{rollout.ReasonRolledBack: "rollback", rollout.ReasonProofFailed: "proof"}[verdict.Why.Reason], "drain")
 	return f
 }
 

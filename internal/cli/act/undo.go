@@ -58,11 +58,7 @@ func NewUndoCommand(f *session.Factory) *cobra.Command {
 }
 
 func (o *undoOptions) run(ctx context.Context) error {
-	c, err := o.Connect()
-	if err != nil {
-		return err
-	}
-	all, err := session.ReadRevisions(ctx, o.Factory, c, o.name)
+	c, all, err := session.ReadRevisions(ctx, o.Factory, o.name)
 	if err != nil {
 		return err
 	}

@@ -39,11 +39,7 @@ func NewHistoryCommand(f *session.Factory) *cobra.Command {
 }
 
 func runHistory(ctx context.Context, f *session.Factory, name string, number int64) error {
-	c, err := f.Connect()
-	if err != nil {
-		return err
-	}
-	r, err := session.ReadRevisions(ctx, f, c, name)
+	_, r, err := session.ReadRevisions(ctx, f, name)
 	if err != nil {
 		return err
 	}
@@ -108,11 +104,7 @@ func NewDiffCommand(f *session.Factory) *cobra.Command {
 }
 
 func runDiff(ctx context.Context, f *session.Factory, name string, number int64) error {
-	c, err := f.Connect()
-	if err != nil {
-		return err
-	}
-	r, err := session.ReadRevisions(ctx, f, c, name)
+	_, r, err := session.ReadRevisions(ctx, f, name)
 	if err != nil {
 		return err
 	}

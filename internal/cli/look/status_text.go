@@ -4,7 +4,6 @@
 package look
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -177,11 +176,14 @@ func formatFailures(s *view.RolloutStatus, wide bool) string {
 		shown = shown[:min(len(shown), maxFailures)]
 	}
 	for _, failed := range shown {
-		final := ""
-		if failed.Final {
-			final = ", final"
+		var about []string
+		if failed.Attempts > 0 {
+			about = append(about, fmt.Sprintf("attempt %d", failed.Attempts))
 		}
-		fmt.Fprintf(&b, "  %s  %s (attempt %d%s)\n", failed.Node, cmp.Or(failed.Task, "drain"), failed.Attempts, final)
+		if failed.Final {
+			about = append(about, "final")
+		}
+		fmt.Fprintf(&b, "  %s  %s (%s)\n", failed.Node, failed.Task, strings.Join(about, ", "))
 		for _, part := range strings.Split(failed.Text, "; last output: ") {
 			for _, line := range strings.Split(part, " | ") {
 				fmt.Fprintf(&b, "      %s\n", line)

@@ -17,16 +17,20 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
-// ReadRevisions reads the ControllerRevisions of a Skyhook.
-func ReadRevisions(ctx context.Context, f *Factory, c client.Client, name string) (*view.Revisions, error) {
+// ReadRevisions connects to the cluster and reads the ControllerRevisions of a Skyhook.
+func ReadRevisions(ctx context.Context, f *Factory, name string) (client.Client, *view.Revisions, error) {
+	c, err := f.Connect()
+	if err != nil {
+		return nil, nil, err
+	}
 	s, err := f.GetSkyhook(ctx, c, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	f.Note("listing ControllerRevisions in namespace %s", f.Namespace())
 	list := &appsv1.ControllerRevisionList{}
 	if err := c.List(ctx, list, client.InNamespace(f.Namespace()), client.MatchingLabels{v1alpha1.LabelRevisionOf: name}); err != nil {
-		return nil, fmt.Errorf("listing the ControllerRevisions of Skyhook %s: %w", name, err)
+		return nil, nil, fmt.Errorf("listing the ControllerRevisions of Skyhook %s: %w", name, err)
 	}
 	out := &view.Revisions{Skyhook: s}
 	for i := range list.Items {
@@ -35,13 +39,13 @@ func ReadRevisions(ctx context.Context, f *Factory, c client.Client, name string
 		}
 		one, err := out.NewRevision(&list.Items[i])
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out.All = append(out.All, one)
 	}
 	if len(out.All) == 0 {
-		return nil, fmt.Errorf("there are no revisions of Skyhook %s in namespace %s: none has begun to roll out, its operator does not record them, or -n names another operator's namespace", name, f.Namespace())
+		return nil, nil, fmt.Errorf("there are no revisions of Skyhook %s in namespace %s: none has begun to roll out, its operator does not record them, or -n names another operator's namespace", name, f.Namespace())
 	}
 	slices.SortFunc(out.All, func(a, b view.Revision) int { return cmp.Compare(b.Revision, a.Revision) })
-	return out, nil
+	return c, out, nil
 }
