@@ -173,11 +173,10 @@ func (k *Kubelet) runContainers(ctx context.Context, p *corev1.Pod, outcome Outc
 		return
 	}
 	now, isCompact := time.Now(), podstate.IsCompact(p)
-	kubelet.Create(p)
-	if len(p.Spec.InitContainers) == 0 && !isCompact { // of a NodeOp or a probe: the Job controller ends it
-		kubelet.Begin(p, 0, now)
+	if len(p.Spec.InitContainers) == 0 && !isCompact { // a test or the Job controller says what becomes of it
 		return
 	}
+	kubelet.Create(p)
 	for i := kubelet.Next(p); i >= 0 && (isCompact || i < len(p.Spec.InitContainers)); i = kubelet.Next(p) {
 		s := kubelet.Status(p, i)
 		if !isCompact {
