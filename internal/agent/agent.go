@@ -14,16 +14,18 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/interrupt"
 	"github.com/skyhook-k8s/skyhook/internal/agent/step"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -63,69 +65,28 @@ type Agent struct {
 	refusesRollback atomic.Bool // the package that runs does
 }
 
-// Fault is why a run did not succeed.
-type Fault struct {
-	Class pack.Class
-	// Step is the step that caused it, with its exit code, signal and last lines.
-	Step   string
-	Exit   *int
-	Signal string
-	Lines  []string
-	Err    error
-}
-
-func (f *Fault) Error() string { return f.Err.Error() }
-
-// Unwrap is the cause.
-func (f *Fault) Unwrap() error { return f.Err }
-
-// Causes of a context that ends a run.
-var (
-	errStopped  = errors.New("the agent was told to stop")
-	errDeadline = errors.New("the stage's deadline passed")
-)
-
-// newFault returns an error with a class.
-func newFault(class pack.Class, format string, args ...any) error {
-	return &Fault{Class: class, Err: fmt.Errorf(format, args...)}
-}
-
-// classify turns any error into a Fault.
-func classify(err error) *Fault {
-	var f *Fault
-	switch {
-	case errors.Is(err, host.ErrFull):
-		return &Fault{Class: pack.HostFull, Err: err}
-	case errors.As(err, &f):
-		return f
-	case errors.Is(err, errStopped):
-		return &Fault{Class: pack.Stopped, Err: err}
-	case errors.Is(err, errDeadline), errors.Is(err, context.DeadlineExceeded):
-		return &Fault{Class: pack.TimedOut, Err: err}
-	case pack.IsInvalid(err):
-		return &Fault{Class: pack.InvalidPackage, Err: err}
-	}
-	return &Fault{Class: pack.HostProblem, Err: err}
-}
-
 // New opens the host and makes an Agent ready to run.
 func New(req Request, set Settings, version string, out io.Writer) (*Agent, error) {
 	root, err := host.Open(req.RootMount)
 	if err != nil {
-		return nil, newFault(pack.BadUsage, "%w", err)
+		return nil, fault.New(pack.BadUsage, "%w", err)
 	}
 	a := &Agent{Request: req, Settings: set, Host: root, Version: version}
-	a.setSecrets(nil)
+	a.setSecrets(Plan{})
 	a.Out = out
 	a.Log = slog.New(slog.NewTextHandler(redactingWriter{a}, &slog.HandlerOptions{ReplaceAttr: formatTime}))
 	return a, nil
 }
 
-// setSecrets sets the values to redact: the variables that the operator names, and those that arguments take from the
+// setSecrets sets the values to redact: the variables that the operator names, and those that arguments of a plan take from the
 // environment.
-func (a *Agent) setSecrets(names []string) {
+func (a *Agent) setSecrets(p Plan) {
+	names := slices.Clone(a.Redact)
+	for _, action := range p.Actions {
+		names = append(names, listEnvArguments(action.Step)...)
+	}
 	var values []string
-	for _, name := range append(append([]string(nil), a.Redact...), names...) {
+	for _, name := range names {
 		values = append(values, a.Env[name])
 	}
 	a.redact = step.NewRedactor(values)
@@ -152,7 +113,7 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 		select {
 		case <-stop:
 			a.writeInterimResult()
-			cancel(errStopped)
+			cancel(fault.ErrStopped)
 		case <-ctx.Done():
 		}
 	}()
@@ -175,7 +136,7 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 	m := a.result
 	m.Duration, m.RefusesRollback = time.Since(start), a.refusesRollback.Load()
 	if err != nil {
-		f := classify(err)
+		f := fault.Classify(err)
 		m.Mode, m.Outcome, m.Class, m.Step, m.Exit, m.Signal = a.Mode, f.Class.Outcome(), f.Class, f.Step, f.Exit, f.Signal
 		m.Reason, m.Lines = a.redact.Replace(f.Error()), f.Lines
 		a.Log.Error("ended", "outcome", m.Outcome, "class", m.Class, "exit", m.Class.ExitCode(), "reason", m.Reason)
@@ -206,7 +167,7 @@ func (a *Agent) limitTime(ctx context.Context, run func(context.Context) error) 
 	if a.Deadline.IsZero() {
 		return run(ctx)
 	}
-	limited, free := context.WithDeadlineCause(ctx, a.Deadline, errDeadline)
+	limited, free := context.WithDeadlineCause(ctx, a.Deadline, fault.ErrDeadline)
 	defer free()
 	return run(limited)
 }
@@ -226,7 +187,7 @@ func (a *Agent) beginCheck() {
 
 func (a *Agent) dispatch(ctx context.Context) error {
 	if a.ResourceErr != nil {
-		return newFault(pack.BadUsage, "%w", a.ResourceErr)
+		return fault.New(pack.BadUsage, "%w", a.ResourceErr)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("nothing was begun: %w", cause)
@@ -246,6 +207,20 @@ func (a *Agent) dispatch(ctx context.Context) error {
 		return a.runDrift(ctx)
 	}
 	return a.runStage(ctx)
+}
+
+// runInterrupt executes the interrupt, once per ID.
+func (a *Agent) runInterrupt(ctx context.Context) error {
+	done, err := a.interrupt().Run(ctx)
+	a.result.Reason, a.result.Reboot = done.Reason, done.Reboot
+	return err
+}
+
+func (a *Agent) interrupt() *interrupt.Request {
+	return &interrupt.Request{
+		Host: a.Host, Log: a.Log, StateDir: a.StateDir, Resource: a.Resource, ID: a.InterruptID, Encoded: a.Interrupt,
+		AfterFile: a.AfterFile, Settle: a.Settle, OpenOutput: a.openOutput,
+	}
 }
 
 // copyResolv copies resolv.conf of the container to the host, which only COPY_RESOLV requests.
@@ -270,7 +245,7 @@ func (a *Agent) copyResolv() error {
 func rejectLink(dir *host.Dir, name string) (string, error) {
 	st, err := dir.Lstat(name)
 	if err == nil && st.Mode()&fs.ModeSymlink != 0 {
-		return "", newFault(pack.HostProblem, "COPY_RESOLV is true, but %s/%s on the host is a link that a service of the host keeps; unset COPY_RESOLV", dir.Path, name)
+		return "", fault.New(pack.HostProblem, "COPY_RESOLV is true, but %s/%s on the host is a link that a service of the host keeps; unset COPY_RESOLV", dir.Path, name)
 	}
 	return name, nil
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -23,7 +24,7 @@ func (a *Agent) requireStart() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return newFault(pack.RetryLater, "%s cannot be read, so it is not known whether %s may begin: %w", pack.EnvStopFile, a.Mode, err)
+		return fault.New(pack.RetryLater, "%s cannot be read, so it is not known whether %s may begin: %w", pack.EnvStopFile, a.Mode, err)
 	}
 	why, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if why == "" {
@@ -33,18 +34,13 @@ func (a *Agent) requireStart() error {
 		a.Log.Info("nothing more is to begin after this, which has begun", "mode", a.Mode, "why", why)
 		return nil
 	}
-	return newFault(pack.NotBegun, "%s was replaced before it began, and nothing was changed on the host: %.200s", a.Mode, why)
+	return fault.New(pack.NotBegun, "%s was replaced before it began, and nothing was changed on the host: %.200s", a.Mode, why)
 }
 
 // hasBegun reports whether the stage began earlier in this run and neither ended nor failed, or whether the interrupt is recorded.
 func (a *Agent) hasBegun() bool {
 	if a.Mode == pack.ModeInterrupt {
-		asked, err := pack.DecodeInterrupt(a.Interrupt)
-		if err != nil {
-			return false
-		}
-		id, err := a.interruptID(asked)
-		return err == nil && record.HasInterrupt(a.Host, a.StateDir, id)
+		return a.interrupt().HasBegun()
 	}
 	name, err := a.recordName()
 	if err != nil {
@@ -68,8 +64,8 @@ func (t *stageRun) noteEnd(result error) {
 	switch {
 	case t.StopFile == "":
 	case result == nil && t.owesCheck():
-	case result != nil && classify(result).Class.Outcome() != pack.Failed:
+	case result != nil && fault.Classify(result).Class.Outcome() != pack.Failed:
 	default:
-		t.logIgnored(t.held.ForgetBegun())
+		fault.LogIgnored(t.Log, t.held.ForgetBegun())
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -22,15 +24,12 @@ import (
 // record.
 func (t *stageRun) runChecks(ctx context.Context) error {
 	var checks []record.Check
-	var first *Fault
+	var first *fault.Fault
 	for _, action := range t.plan.Actions {
-		result, lines, err := t.performStep(ctx, action)
-		f := &Fault{}
+		result, err := t.performStep(ctx, action)
+		var f *fault.Fault
 		if err != nil && !errors.As(err, &f) {
 			return err
-		}
-		if err == nil {
-			f = judgeResult(action, result, lines)
 		}
 		if f != nil && f.Class == pack.Stopped {
 			return f
@@ -43,12 +42,12 @@ func (t *stageRun) runChecks(ctx context.Context) error {
 		if f != nil && first == nil {
 			first = f
 		}
-		if f != nil && errors.Is(f.Err, errDeadline) {
+		if f != nil && errors.Is(f.Err, fault.ErrDeadline) {
 			break
 		}
 	}
 	if len(checks) > 0 {
-		t.logIgnored(t.trace.WriteChecks(t.mode, checks))
+		fault.LogIgnored(t.Log, t.trace.WriteChecks(t.mode, checks))
 	}
 	if first != nil {
 		t.revokeSelfManaged()
@@ -58,7 +57,7 @@ func (t *stageRun) runChecks(ctx context.Context) error {
 }
 
 // summarizeChecks is the Fault of a check mode: the first failure sets its class, and all are listed.
-func summarizeChecks(checks []record.Check, first *Fault, total int) *Fault {
+func summarizeChecks(checks []record.Check, first *fault.Fault, total int) *fault.Fault {
 	var failed []string
 	for _, c := range checks {
 		if !c.Passed {
@@ -89,7 +88,7 @@ func (t *stageRun) recordPassed() error {
 	}
 	switch t.mode {
 	case pack.ModeApplyCheck, pack.ModeUpgradeCheck:
-		digest, err := t.packageDigest()
+		digest, err := digestPackage(t.copied)
 		if err != nil {
 			return err
 		}
@@ -114,17 +113,17 @@ func (t *stageRun) recordPassed() error {
 			return err
 		}
 	}
-	t.logIgnored(t.trace.WriteHistory(t.rec))
-	t.logIgnored(t.trace.RemoveFlags(t.rec, t.config, version.Version)) // an uninstalled package keeps no flags
+	fault.LogIgnored(t.Log, t.trace.WriteHistory(t.rec))
+	fault.LogIgnored(t.Log, t.trace.RemoveFlags(t.rec, t.config, version.Version)) // an uninstalled package keeps no flags
 	t.pruneHost()
 	return nil
 }
 
-// packageDigest is the digest of the package in the image: config.json, the step files and the rootfs overlay.
-func (t *stageRun) packageDigest() (string, error) {
+// digestPackage is the digest of the package in the image: config.json, the step files and the rootfs overlay.
+func digestPackage(copied *host.Dir) (string, error) {
 	files := []string{pack.ConfigFile}
 	for _, dir := range []string{pack.StepDir, pack.OverlayDir} {
-		below, err := t.copied.Files(dir)
+		below, err := copied.Files(dir)
 		if err != nil {
 			return "", err
 		}
@@ -135,19 +134,19 @@ func (t *stageRun) packageDigest() (string, error) {
 	slices.Sort(files)
 	sum := sha256.New()
 	for _, file := range files {
-		st, err := t.copied.Lstat(file)
+		st, err := copied.Lstat(file)
 		if err != nil {
 			return "", err
 		}
 		digest := ""
 		if st.Mode().IsRegular() {
-			if digest, err = t.copied.Digest(file); err != nil {
+			if digest, err = copied.Digest(file); err != nil {
 				return "", err
 			}
-		} else if digest, err = t.copied.Readlink(file); err != nil {
+		} else if digest, err = copied.Readlink(file); err != nil {
 			return "", err
 		}
-		writeFramed(sum, file, digest)
+		record.WriteFramed(sum, file, digest)
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -20,7 +20,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/delivery"
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/overlay"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -79,7 +82,7 @@ func (d *driftRun) look(ctx context.Context) error {
 	if d.ReadOnlyRoot != "" {
 		files, err := host.Open(d.ReadOnlyRoot)
 		if err != nil {
-			return newFault(pack.BadUsage, "%s: %w", pack.EnvReadOnlyRoot, err)
+			return fault.New(pack.BadUsage, "%s: %w", pack.EnvReadOnlyRoot, err)
 		}
 		defer files.Close()
 		d.files = files
@@ -117,7 +120,7 @@ func (d *driftRun) look(ctx context.Context) error {
 func (d *driftRun) open() error {
 	name := d.Resource.Package
 	if name == "" {
-		return newFault(pack.BadUsage, "%s is not set: it names the package", pack.EnvResourceID)
+		return fault.New(pack.BadUsage, "%s is not set: it names the package", pack.EnvResourceID)
 	}
 	rec, err := record.ReadPackage(d.files, d.StateDir, name)
 	switch {
@@ -150,7 +153,7 @@ func (d *driftRun) openCopy() error {
 			return notCheckable("the package's copy %s is not on the host", d.CopyDir)
 		}
 		defer state.Close()
-		newest := newestCopy(state, d.rec)
+		newest := delivery.FindNewest(state, d.rec)
 		if newest == "" {
 			return notCheckable("the package's copy %s is not on the host", d.CopyDir)
 		}
@@ -174,8 +177,8 @@ type differing struct {
 // compare returns the delivered files that differ, and the package's copy if it differs.
 func (d *driftRun) compare() (out []differing, err error) {
 	for _, f := range d.delivered() {
-		now, err := readContent(d.files, f.Path)
-		var odd *Fault
+		now, err := overlay.ReadContent(d.files, f.Path)
+		var odd *fault.Fault
 		what := ""
 		switch {
 		case errors.As(err, &odd):
@@ -192,7 +195,7 @@ func (d *driftRun) compare() (out []differing, err error) {
 	if d.rec.Installed.Digest == "" {
 		return out, nil
 	}
-	if digest, err := d.packageDigest(); err != nil || digest != d.rec.Installed.Digest {
+	if digest, err := digestPackage(d.copied); err != nil || digest != d.rec.Installed.Digest {
 		out = append(out, differing{pack.DriftFile{Path: d.CopyDir, What: pack.DriftChanged}, record.Content{Digest: d.rec.Installed.Digest}, &record.Content{Digest: digest}})
 	}
 	return out, nil
@@ -233,8 +236,8 @@ func describeDifference(want, now *record.Content) string {
 func (t *stageRun) noteDelivered() (isChanged bool, err error) {
 	var out []record.Delivered
 	add := func(at string, isConfig bool) error {
-		now, err := readContent(t.Host, at)
-		var odd *Fault
+		now, err := overlay.ReadContent(t.Host, at)
+		var odd *fault.Fault
 		if errors.As(err, &odd) {
 			return nil // a step replaced it by something else
 		}
@@ -248,7 +251,7 @@ func (t *stageRun) noteDelivered() (isChanged bool, err error) {
 	for _, f := range t.rec.Overlay.Files {
 		errs = append(errs, add(f.Path, false))
 	}
-	config, err := t.configFiles()
+	config, err := delivery.ListConfigFiles(t.copied)
 	errs = append(errs, err)
 	for _, name := range config {
 		errs = append(errs, add(path.Join(t.CopyDir, pack.ConfigMapDir, name), true))
@@ -262,24 +265,6 @@ func (t *stageRun) noteDelivered() (isChanged bool, err error) {
 	isChanged = !slices.Equal(out, t.rec.Delivered)
 	t.rec.Delivered = out
 	return isChanged, nil
-}
-
-// configFiles returns the names of the delivered config files. Steps may have created others beside them.
-func (t *stageRun) configFiles() ([]string, error) {
-	if !t.copied.Exists(pack.ConfigMapDir) {
-		return nil, nil
-	}
-	m, err := readManifest(t.copied, ".")
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, file := range m.Files {
-		if name, isConfig := strings.CutPrefix(file, pack.ConfigMapDir+"/"); isConfig && !strings.Contains(name, "/") {
-			out = append(out, name)
-		}
-	}
-	return out, nil
 }
 
 // runAllChecks runs the steps of every check mode that the package has, also after a failure. The first failure is described in the
@@ -308,29 +293,22 @@ func (d *driftRun) runAllChecks(ctx context.Context) error {
 }
 
 // runMode runs all steps of a check mode and returns the first failure.
-func (d *driftRun) runMode(ctx context.Context, mode pack.Mode) (first *Fault, err error) {
+func (d *driftRun) runMode(ctx context.Context, mode pack.Mode) (first *fault.Fault, err error) {
 	d.mode = mode
 	situation, err := d.describeSituation(mode, d.copied, d.config, d.rec)
 	if err != nil {
 		return nil, notCheckable("the package's copy on the host is not complete: %v", err)
 	}
 	d.plan = Decide(situation)
-	var names []string
+	d.setSecrets(d.plan)
 	for _, action := range d.plan.Actions {
-		names = append(names, listEnvArguments(action.Step)...)
-	}
-	d.setSecrets(names)
-	for _, action := range d.plan.Actions {
-		ended, lines, err := d.performStep(ctx, action)
+		_, err := d.performStep(ctx, action)
 		d.noteMarks(mode, action.Name)
-		f := &Fault{}
+		var f *fault.Fault
 		if err != nil && !errors.As(err, &f) {
 			return nil, err
 		}
-		if err == nil {
-			f = judgeResult(action, ended, lines)
-		}
-		if f != nil && (f.Class == pack.Stopped || errors.Is(f.Err, errDeadline)) {
+		if f != nil && (f.Class == pack.Stopped || errors.Is(f.Err, fault.ErrDeadline)) {
 			return nil, f
 		}
 		if f != nil && first == nil {

@@ -8,13 +8,14 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/delivery"
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
+	"github.com/skyhook-k8s/skyhook/internal/agent/retain"
 	"github.com/skyhook-k8s/skyhook/internal/agent/step"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -32,18 +33,18 @@ var hostEnv = map[string]string{
 	"LANG": "C.UTF-8",
 }
 
-// performStep runs one step on the host.
-func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result, []string, error) {
+// performStep runs one step on the host. A step that did not succeed is a Fault.
+func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result, error) {
 	if len(action.Missing) > 0 {
-		return step.Result{}, nil, &Fault{Class: pack.MissingConfig, Step: action.Name, Err: errors.New("step " + action.Name +
+		return step.Result{}, &fault.Fault{Class: pack.MissingConfig, Step: action.Name, Err: errors.New("step " + action.Name +
 			" takes arguments from variables that are not set: " + strings.Join(action.Missing, ", ") + "; add them to the package's env")}
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		return step.Result{}, nil, &Fault{Class: classify(cause).Class, Step: action.Name, Err: errors.New("step " + action.Name + " was not begun: " + cause.Error())}
+		return step.Result{}, &fault.Fault{Class: fault.Classify(cause).Class, Step: action.Name, Err: errors.New("step " + action.Name + " was not begun: " + cause.Error())}
 	}
 	file := path.Join(pack.StepDir, action.Path)
-	if err := makeExecutable(t.copied, file); err != nil {
-		return step.Result{}, nil, err
+	if err := delivery.MakeExecutable(t.copied, file); err != nil {
+		return step.Result{}, err
 	}
 	if !action.Step.OnHost {
 		t.Log.Warn("on_host is false; the step runs on the host all the same, as it always did", "step", action.Name)
@@ -56,7 +57,7 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 	t.result.Ran++
 	grace, gentle := t.Grace, error(nil)
 	if grace == 0 {
-		grace, gentle = defaultGrace, errStopped
+		grace, gentle = defaultGrace, fault.ErrStopped
 	}
 	r := step.Run(ctx, step.Command{
 		Root: t.Host, Path: path.Join(t.CopyDir, file), Args: action.resolveArguments(t.Env), Env: t.stepEnv(action), Dir: t.CopyDir,
@@ -69,19 +70,7 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 		t.Log.Warn("the step mounted something that only this pod sees and that ends with it; let systemd mount it, with a .mount unit", "step", action.Name, "mount", m)
 	}
 	t.Log.Info("step ended", "step", action.Name, "exit", r.Exit, "signal", r.Signal, "duration", r.Duration.Round(time.Millisecond).String())
-	return r, out.Lines(), nil
-}
-
-// makeExecutable sets the executable bits of a step file, because images often lose them.
-func makeExecutable(dir *host.Dir, file string) error {
-	st, err := dir.Stat(file)
-	if err != nil {
-		return newFault(pack.InvalidPackage, "step file %s: %w", path.Join(dir.Path, file), err)
-	}
-	if st.Mode().Perm()&0o111 == 0o111 {
-		return nil
-	}
-	return dir.Chmod(file, st.Mode().Perm()|0o111)
+	return r, judgeResult(action, r, out.Lines())
 }
 
 // stepEnv is the environment of a step, in increasing precedence: fixed values in place of those of the agent's image,
@@ -111,43 +100,14 @@ func (a *Agent) openOutput(folder, name string) (out *step.Output, done func()) 
 	sinks := []io.Writer{a.Out}
 	done = func() {}
 	if a.WriteLogs || a.Mode == pack.ModeInterrupt {
-		f, closeLog, err := a.openLog(folder, name)
+		f, closeLog, err := retain.OpenLog(a.Host, path.Join(a.LogDir, folder, name))
 		if err != nil {
 			a.Log.Warn("there is no log on the host", "error", err)
 		} else {
-			sinks, done = append(sinks, f), closeLog
+			sinks, done = append(sinks, f), func() { fault.LogIgnored(a.Log, closeLog()) }
 		}
 	}
 	out = step.NewOutput(a.redact, a.BufferLimit, sinks...)
 	out.Failed = func(err error) { a.Log.Warn("output could not be written any more", "error", err) }
 	return out, done
-}
-
-// openLog creates a new log file and removes the oldest ones of the same step.
-func (a *Agent) openLog(folder, name string) (*os.File, func(), error) {
-	dir, err := a.Host.MakeDir(path.Join(a.LogDir, folder, path.Dir(name)), 0o700)
-	if err != nil {
-		return nil, nil, err
-	}
-	prefix := path.Base(name)
-	f, err := createLog(dir, prefix)
-	if err != nil {
-		_ = dir.Close()
-		return nil, nil, err
-	}
-	return f, func() {
-		_ = f.Close()
-		a.logIgnored(keepNewest(dir, prefix, logsPerStep))
-		_ = dir.Close()
-	}, nil
-}
-
-// createLog creates a log named by the time. The name is unique even if the clock was set back.
-func createLog(dir *host.Dir, prefix string) (*os.File, error) {
-	for at := time.Now().UTC(); ; at = at.Add(time.Nanosecond) {
-		f, err := dir.OpenFile(logName(prefix, at), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
-		if !errors.Is(err, os.ErrExist) {
-			return f, err
-		}
-	}
 }

@@ -6,10 +6,8 @@ package agent
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -153,33 +151,23 @@ func isCurrent(s Situation, m record.Step) bool {
 // stepKey is the digest of everything that defines a step: its file, arguments, values and config.
 func stepKey(s Situation, index int, step pack.Step) string {
 	h := sha256.New()
-	writeFramed(h, "skyhook step 1", string(s.Mode), fmt.Sprint(index), step.Name, step.File(), s.Scripts[step.File()], s.ConfigDigest, s.Config.Version)
+	record.WriteFramed(h, "skyhook step 1", string(s.Mode), fmt.Sprint(index), step.Name, step.File(), s.Scripts[step.File()], s.ConfigDigest, s.Config.Version)
 	for _, a := range step.Arguments {
 		value := ""
 		if name, ok := strings.CutPrefix(a, pack.EnvArgument); ok {
 			value = s.Env[name]
 		}
-		writeFramed(h, a, value)
+		record.WriteFramed(h, a, value)
 	}
-	writeFramed(h, "codes")
+	record.WriteFramed(h, "codes")
 	for _, c := range step.ReturnCodes {
-		writeFramed(h, fmt.Sprint(c))
+		record.WriteFramed(h, fmt.Sprint(c))
 	}
-	writeFramed(h, "env")
+	record.WriteFramed(h, "env")
 	for _, name := range slices.Sorted(maps.Keys(step.Env)) {
-		writeFramed(h, name, step.Env[name])
+		record.WriteFramed(h, name, step.Env[name])
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// writeFramed writes each text after its length, so that different lists have different digests.
-func writeFramed(w io.Writer, texts ...string) {
-	for _, text := range texts {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(text)))
-		_, _ = w.Write(n[:]) // a hash never fails
-		_, _ = io.WriteString(w, text)
-	}
 }
 
 // listEnvArguments lists the variables that the arguments of a step refer to.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -30,10 +31,10 @@ func (a *Agent) awaitPrevious(ctx context.Context) error {
 		err = awaitFile(ctx, a.PreviousFile)
 	}
 	switch {
-	case errors.Is(err, errStopped):
+	case errors.Is(err, fault.ErrStopped):
 		return fmt.Errorf("%s was not begun, and nothing was changed on the host: %w", a.Mode, err)
 	case err != nil:
-		return newFault(pack.RetryLater, "%s cannot be watched, so it is not known whether %s may begin: %w", pack.EnvPreviousFile, a.Mode, err)
+		return fault.New(pack.RetryLater, "%s cannot be watched, so it is not known whether %s may begin: %w", pack.EnvPreviousFile, a.Mode, err)
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (a *Agent) noteSuccess() error {
 		return nil
 	}
 	if err := createDurably(a.SuccessFile); err != nil {
-		return newFault(pack.RetryLater, "%s cannot be created, so the next stage does not begin: %w", pack.EnvSuccessFile, err)
+		return fault.New(pack.RetryLater, "%s cannot be created, so the next stage does not begin: %w", pack.EnvSuccessFile, err)
 	}
 	return nil
 }

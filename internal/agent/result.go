@@ -5,9 +5,13 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -21,7 +25,7 @@ func (a *Agent) writeInterimResult() {
 	}
 	a.writeResult(pack.Message{
 		Agent: a.Version, Package: a.Resource.Package, Version: a.Resource.Version, Mode: a.Mode,
-		Outcome: pack.Stopped.Outcome(), Class: pack.Stopped, Reason: errStopped.Error() + " and had not ended when it was killed",
+		Outcome: pack.Stopped.Outcome(), Class: pack.Stopped, Reason: fault.ErrStopped.Error() + " and had not ended when it was killed",
 		RefusesRollback: a.refusesRollback.Load(), Checked: a.result.Checked,
 	})
 }
@@ -49,4 +53,22 @@ func writeMessageFile(asked string, message []byte) error {
 	}
 	_, err = f.Write(message)
 	return errors.Join(err, f.Close())
+}
+
+// ReportKairos writes the result of DetectKairos for a mounted host to the termination message and to out.
+func ReportKairos(mount string, set Settings, out io.Writer) error {
+	h, err := host.Open(mount)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = h.Close() }()
+	found, err := h.DetectKairos()
+	if err != nil {
+		return err
+	}
+	if err := writeMessageFile(set.MessageFile, found.Encode()); err != nil {
+		return fmt.Errorf("leaving behind what was found: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "%s\n", found.Encode())
+	return err
 }

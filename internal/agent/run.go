@@ -13,14 +13,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/delivery"
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/overlay"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
+	"github.com/skyhook-k8s/skyhook/internal/agent/retain"
 	"github.com/skyhook-k8s/skyhook/internal/agent/step"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
-
-// lockWait is how long this agent waits for another one with the same package.
-const lockWait = 2 * time.Minute
 
 // stageRun is one run of a mode that has steps, under the lock of its package.
 type stageRun struct {
@@ -38,7 +39,7 @@ type stageRun struct {
 // runStage runs a mode that has steps.
 func (a *Agent) runStage(ctx context.Context) (result error) {
 	if slices.Contains(strings.Split(a.CopyDir, "/"), "..") {
-		return newFault(pack.BadUsage, "the copy directory %q contains ..; give the path without it", a.CopyDir)
+		return fault.New(pack.BadUsage, "the copy directory %q contains ..; give the path without it", a.CopyDir)
 	}
 	name, err := a.recordName()
 	if err != nil {
@@ -51,7 +52,9 @@ func (a *Agent) runStage(ctx context.Context) (result error) {
 		return err
 	}
 	defer t.state.Close()
-	if t.held, err = a.lockRecord(ctx, name); err != nil {
+	if t.held, err = record.LockPackage(ctx, a.Host, a.StateDir, name, func() {
+		a.Log.Info("waiting for another agent that works on this package", "package", name)
+	}); err != nil {
 		return err
 	}
 	defer t.held.Release()
@@ -76,18 +79,33 @@ func (a *Agent) runStage(ctx context.Context) (result error) {
 	return err
 }
 
+// deliverPackage copies the package to its directory on the host and opens it. The check that follows a stage finds it as the stage left it.
+func (a *Agent) deliverPackage() (*host.Dir, error) {
+	d := a.delivery()
+	if !a.result.Checked {
+		if err := d.Bring(); err != nil {
+			return nil, err
+		}
+	}
+	return d.Open()
+}
+
+func (a *Agent) delivery() *delivery.Delivery {
+	return &delivery.Delivery{
+		Host: a.Host, Log: a.Log, CopyDir: a.CopyDir, SourceDir: a.SourceDir, ImageDir: a.ImageDir, Resource: a.Resource,
+		ConfigDigest: a.ConfigDigest, PodUID: a.PodUID, Uninstalls: a.Mode.Uninstalls(),
+	}
+}
+
 // recordName is the package name in the Skyhook, or that in config.json without a resource ID.
 func (a *Agent) recordName() (string, error) {
 	if a.Resource.Package != "" {
 		return a.Resource.Package, nil
 	}
 	content, err := a.Host.ReadFile(path.Join(a.CopyDir, pack.ConfigFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		var sourceErr error
-		content, sourceErr = a.readSourceConfig()
-		err = errors.Join(err, sourceErr)
-		if sourceErr == nil {
-			err = nil
+	if missing := err; errors.Is(missing, fs.ErrNotExist) {
+		if content, err = a.delivery().ReadConfig(); err != nil {
+			err = errors.Join(missing, err)
 		}
 	}
 	if err != nil {
@@ -95,25 +113,10 @@ func (a *Agent) recordName() (string, error) {
 	}
 	config, problems := pack.Parse(content)
 	if config.Name == "" {
-		return "", newFault(pack.InvalidPackage, "%w", problems.Err())
+		return "", fault.New(pack.InvalidPackage, "%w", problems.Err())
 	}
 	return config.Name, nil
 }
-
-// lockRecord locks the record of the package and waits for other agents.
-func (a *Agent) lockRecord(ctx context.Context, name string) (*record.Held, error) {
-	wait, cancel := context.WithTimeoutCause(ctx, lockWait, errLocked)
-	defer cancel()
-	held, err := record.LockPackage(wait, a.Host, a.StateDir, name, func() {
-		a.Log.Info("waiting for another agent that works on this package", "package", name)
-	})
-	if errors.Is(err, errLocked) {
-		return nil, newFault(pack.RetryLater, "another agent has been working on %s for more than %s: %w", name, lockWait, err)
-	}
-	return held, err
-}
-
-var errLocked = errors.New("it is still held")
 
 // gatherSituation reads everything that the plan depends on.
 func (t *stageRun) gatherSituation(name string) error {
@@ -121,7 +124,7 @@ func (t *stageRun) gatherSituation(name string) error {
 		return err
 	}
 	t.trace = record.Trace{State: t.state, Owner: name, Config: t.config.Name, Version: t.config.Version}
-	t.logIgnored(t.trace.WriteStart())
+	fault.LogIgnored(t.Log, t.trace.WriteStart())
 	if err := t.loadRecord(); err != nil {
 		return err
 	}
@@ -130,11 +133,7 @@ func (t *stageRun) gatherSituation(name string) error {
 		return err
 	}
 	t.plan = Decide(situation)
-	var names []string
-	for _, action := range t.plan.Actions {
-		names = append(names, listEnvArguments(action.Step)...)
-	}
-	t.setSecrets(names)
+	t.setSecrets(t.plan)
 	return nil
 }
 
@@ -163,7 +162,7 @@ func (t *stageRun) loadPackage() error {
 		}
 	}
 	if len(missing) > 0 {
-		return newFault(pack.MissingConfig, "the package expects config files that are not there: %s; add these keys to the package's configMap", strings.Join(missing, ", "))
+		return fault.New(pack.MissingConfig, "the package expects config files that are not there: %s; add these keys to the package's configMap", strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -184,7 +183,7 @@ func (t *stageRun) loadRecord() error {
 	if rec.Imported {
 		return nil
 	}
-	first, release := t.findFirstSeen()
+	first, release := delivery.FindFirstSeen(t.state, t.Resource)
 	notes, err := t.rec.ImportEarlier(t.state, t.config, t.releaseVersion(t.config), first, release)
 	for _, note := range notes {
 		t.Log.Warn(note)
@@ -210,7 +209,7 @@ func (a *Agent) describeSituation(mode pack.Mode, copied *host.Dir, config pack.
 		s.Scripts[file] = digest
 	}
 	var err error
-	s.ConfigDigest, err = configDigest(copied)
+	s.ConfigDigest, err = delivery.ConfigDigest(copied)
 	return s, err
 }
 
@@ -227,7 +226,7 @@ func (t *stageRun) runPlan(ctx context.Context) error {
 		return err // a step whose success cannot be recorded would run again
 	}
 	if !t.mode.Uninstalls() {
-		if err := t.applyOverlay(); err != nil {
+		if err := t.overlay().Converge(t.copied); err != nil {
 			return err
 		}
 	}
@@ -235,7 +234,7 @@ func (t *stageRun) runPlan(ctx context.Context) error {
 		if !action.Run {
 			t.result.Skipped++
 			t.Log.Info("skipping", "step", action.Name, "why", action.Why)
-			t.logIgnored(t.trace.WriteStepDone(t.mode, action.Step, action.Key, time.Now(), false))
+			fault.LogIgnored(t.Log, t.trace.WriteStepDone(t.mode, action.Step, action.Key, time.Now(), false))
 			continue
 		}
 		if err := t.runAction(ctx, action); err != nil {
@@ -243,12 +242,16 @@ func (t *stageRun) runPlan(ctx context.Context) error {
 		}
 	}
 	if t.mode.Uninstalls() {
-		if err := t.removeOverlay(); err != nil {
+		if err := t.overlay().Converge(nil); err != nil {
 			return err
 		}
 	}
 	t.pruneHost()
 	return nil
+}
+
+func (t *stageRun) overlay() *overlay.Overlay {
+	return &overlay.Overlay{Host: t.Host, Log: t.Log, Record: &t.rec, Held: t.held}
 }
 
 // forgetStale removes marks that can never count again, which bounds the size of the record.
@@ -259,12 +262,9 @@ func (t *stageRun) forgetStale() {
 
 // runAction runs one step and records its success before anything else happens.
 func (t *stageRun) runAction(ctx context.Context, action Action) error {
-	result, lines, err := t.performStep(ctx, action)
+	result, err := t.performStep(ctx, action)
 	if err != nil {
 		return err
-	}
-	if f := judgeResult(action, result, lines); f != nil {
-		return f
 	}
 	t.rec.MarkDone(record.Step{
 		Mode: string(t.mode), Name: action.Name, Key: action.Key, Run: t.Settings.admissionID(), Release: t.releaseVersion(t.config),
@@ -273,13 +273,13 @@ func (t *stageRun) runAction(ctx context.Context, action Action) error {
 	if err := t.saveRecord(); err != nil {
 		return err
 	}
-	t.logIgnored(t.trace.WriteStepDone(t.mode, action.Step, action.Key, time.Now(), true))
+	fault.LogIgnored(t.Log, t.trace.WriteStepDone(t.mode, action.Step, action.Key, time.Now(), true))
 	return nil
 }
 
 // judgeResult turns the result of a step into a Fault; nil for success.
-func judgeResult(action Action, r step.Result, lines []string) *Fault {
-	f := &Fault{Class: pack.StepFailed, Step: action.Name, Lines: lines, Signal: r.Signal}
+func judgeResult(action Action, r step.Result, lines []string) error {
+	f := &fault.Fault{Class: pack.StepFailed, Step: action.Name, Lines: lines, Signal: r.Signal}
 	if r.Exit >= 0 {
 		f.Exit = &r.Exit
 	}
@@ -290,27 +290,18 @@ func judgeResult(action Action, r step.Result, lines []string) *Fault {
 		f.Class = pack.TimedOut
 		f.Err = fmt.Errorf("step %s did not end within its timeout of %s and was stopped", action.Name, action.Step.Timeout)
 	case r.Cause != nil:
-		f.Class = classify(r.Cause).Class
+		f.Class = fault.Classify(r.Cause).Class
 		f.Err = fmt.Errorf("step %s was stopped after %s: %w", action.Name, r.Duration.Round(time.Millisecond), r.Cause)
 	case r.Signal == "SIGKILL":
 		f.Err = fmt.Errorf("step %s was ended by SIGKILL, perhaps because it used more memory than the resources of its pod allow", action.Name)
 	case r.Signal != "":
 		f.Err = fmt.Errorf("step %s was ended by %s", action.Name, r.Signal)
-	case acceptsExit(action.Step, r.Exit):
+	case slices.Contains(action.Step.ReturnCodes, r.Exit):
 		return nil
 	default:
 		f.Err = fmt.Errorf("step %s exited with %d; it accepts %s", action.Name, r.Exit, formatCodes(action.Step))
 	}
 	return f
-}
-
-func acceptsExit(s pack.Step, exit int) bool {
-	for _, code := range s.ReturnCodes {
-		if code == exit {
-			return true
-		}
-	}
-	return false
 }
 
 func formatCodes(s pack.Step) string {
@@ -322,7 +313,7 @@ func (t *stageRun) recordFailure(err error) error {
 	past := t.rec.Failure
 	switch {
 	case err != nil:
-		f := classify(err)
+		f := fault.Classify(err)
 		t.rec.Failure = &record.Failure{Mode: string(t.mode), Step: f.Step, Outcome: string(f.Class), Detail: t.redact.Replace(f.Error()), At: time.Now().UTC()}
 	case past != nil && pack.Mode(past.Mode).Action() == t.mode.Action() && (past.Mode == string(t.mode) || t.mode.IsCheck()):
 		t.rec.Failure = nil
@@ -334,9 +325,15 @@ func (t *stageRun) recordFailure(err error) error {
 
 func (t *stageRun) saveRecord() error { return t.held.Save(t.rec) }
 
-// logIgnored logs the error of a file for people, on which nothing depends.
-func (a *Agent) logIgnored(err error) {
-	if err != nil {
-		a.Log.Warn("a file for people could not be written", "error", err)
+// pruneHost applies the retention limits. Its errors are only logged.
+func (t *stageRun) pruneHost() {
+	p := retain.NewPruner(t.Host)
+	err := p.PruneLogs(path.Join(t.LogDir, t.config.Name))
+	if path.Dir(path.Clean(t.CopyDir)) == path.Clean(t.StateDir) {
+		err = errors.Join(err, p.PruneCopies(t.state, t.rec, path.Base(path.Clean(t.CopyDir))))
 	}
+	for _, r := range p.Removed {
+		t.Log.Info("removed", "path", r.Path, "why", r.Why)
+	}
+	fault.LogIgnored(t.Log, err)
 }

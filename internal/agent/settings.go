@@ -104,51 +104,46 @@ func ReadSettings(environ []string) Settings {
 	if text := env[pack.EnvResourceID]; text != "" {
 		s.Resource, s.ResourceErr = pack.ParseResourceID(text)
 	}
-	s.BufferLimit = s.readNumber(pack.EnvBufferLimit, step.DefaultLimit)
-	s.MessageLimit = min(s.readNumber(pack.EnvMessageLimit, pack.MaxMessage), pack.MaxMessage)
-	s.Grace = s.readDuration(EnvGrace, 0)
+	warn := func(format string, args ...any) { s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...)) }
+	s.BufferLimit = readNumber(env, pack.EnvBufferLimit, step.DefaultLimit, warn)
+	s.MessageLimit = min(readNumber(env, pack.EnvMessageLimit, pack.MaxMessage, warn), pack.MaxMessage)
+	s.Grace = readDuration(env, EnvGrace, warn)
 	var err error
 	if s.Deadline, err = pack.ParseDeadline(env[pack.EnvDeadline]); err != nil {
-		s.Warnings = append(s.Warnings, err.Error()+"; there is no deadline")
+		warn("%s; there is no deadline", err)
 	}
-	s.StageTimeout = s.readDuration(pack.EnvStageTimeout, 0)
-	s.PodUID = s.readFileName(pack.EnvPodUID, s.PodUID)
+	s.StageTimeout = readDuration(env, pack.EnvStageTimeout, warn)
+	if uid := s.PodUID; uid != "" && (path.Base(uid) != uid || uid == ".." || uid == "." || len(uid) > 64) {
+		warn("%s is %.40q and not a UID; it is not used", pack.EnvPodUID, uid)
+		s.PodUID = ""
+	}
 	return s
 }
 
-func (s *Settings) readNumber(name string, otherwise int) int {
-	text, ok := s.Env[name]
-	if !ok || text == "" {
+func readNumber(env map[string]string, name string, otherwise int, warn func(string, ...any)) int {
+	text := env[name]
+	if text == "" {
 		return otherwise
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 1 {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%s is %.40q and not a number of bytes; %d is used", name, text, otherwise))
+		warn("%s is %.40q and not a number of bytes; %d is used", name, text, otherwise)
 		return otherwise
 	}
 	return min(n, 1<<20)
 }
 
-func (s *Settings) readDuration(name string, otherwise time.Duration) time.Duration {
-	text, ok := s.Env[name]
-	if !ok || text == "" {
-		return otherwise
+func readDuration(env map[string]string, name string, warn func(string, ...any)) time.Duration {
+	text := env[name]
+	if text == "" {
+		return 0
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%s is %.40q and not a duration such as 30s; it is not used", name, text))
-		return otherwise
+		warn("%s is %.40q and not a duration such as 30s; it is not used", name, text)
+		return 0
 	}
 	return d
-}
-
-// readFileName ignores a value that is not a single file name.
-func (s *Settings) readFileName(name, value string) string {
-	if value != "" && (path.Base(value) != value || value == ".." || value == "." || len(value) > 64) {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%s is %.40q and not a UID; it is not used", name, value))
-		return ""
-	}
-	return value
 }
 
 // releaseVersion is the package version in the Skyhook.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/overlay"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -21,13 +22,13 @@ type Preview struct {
 	Package string `json:"package"`
 	Version string `json:"version"`
 	Plan
-	Overlay  []Change      `json:"overlay"`
-	Problems pack.Problems `json:"problems"`
+	Overlay  []overlay.Change `json:"overlay"`
+	Problems pack.Problems    `json:"problems"`
 }
 
 // Preview returns what a run would do, and changes nothing. It reads the package on the host.
 func (a *Agent) Preview() (Preview, error) {
-	p := Preview{Overlay: []Change{}, Problems: pack.Problems{}}
+	p := Preview{Overlay: []overlay.Change{}, Problems: pack.Problems{}}
 	copied, err := a.Host.Dir(a.CopyDir)
 	if err != nil {
 		return p, err
@@ -55,7 +56,7 @@ func (a *Agent) Preview() (Preview, error) {
 	if a.Mode.Uninstalls() {
 		from = nil
 	}
-	changes, _, err := planOverlay(a.Host, from, rec.Overlay)
+	changes, _, err := overlay.Plan(a.Host, from, rec.Overlay)
 	p.Overlay = append(p.Overlay, changes...)
 	return p, err
 }
@@ -130,28 +131,21 @@ func ReadStatus(root *host.Root, stateDir string) (Status, error) {
 }
 
 // StateDirs lists the state roots at a directory of the host: the directory itself, or those of the Skyhooks below it.
-func StateDirs(root *host.Root, stateDir string) ([]string, error) {
-	dir, err := root.Dir(stateDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+func StateDirs(root *host.Root, stateDir string) (dirs []string, err error) {
+	isState := func(at string) bool {
+		_, noRecords := root.Stat(path.Join(at, "records"))
+		_, noInterrupts := root.Stat(path.Join(at, "interrupts", "records"))
+		return noRecords == nil || noInterrupts == nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	isState := func(name string) bool {
-		return dir.Exists(path.Join(name, "records")) || dir.Exists(path.Join(name, "interrupts", "records"))
-	}
-	var dirs []string
-	if isState(".") {
+	if isState(stateDir) {
 		dirs = append(dirs, path.Clean(stateDir))
 	}
-	list, err := dir.Names(".")
-	for _, e := range list {
-		if e.IsDir() && isState(e.Name()) && e.Name() != "interrupts" {
-			dirs = append(dirs, path.Join(stateDir, e.Name()))
+	err = root.EachEntry(stateDir, func(_ *host.Dir, e fs.DirEntry) error {
+		if at := path.Join(stateDir, e.Name()); e.IsDir() && e.Name() != "interrupts" && isState(at) {
+			dirs = append(dirs, at)
 		}
-	}
+		return nil
+	})
 	return dirs, err
 }
 

@@ -16,6 +16,8 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/agent"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/interrupt"
+	"github.com/skyhook-k8s/skyhook/internal/agent/retain"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -109,7 +111,7 @@ func (l Line) sentinelCommand() *cobra.Command {
 		Example: "  skyhook-agent sentinel /usr/local/.kairos/job-1",
 		Args:    exactArgs("PATH"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			made, err := agent.CreateSentinel(args[0], time.Now())
+			made, err := interrupt.CreateSentinel(args[0], time.Now())
 			if err == nil {
 				_, err = fmt.Fprintln(l.Stdout, "made", made)
 			}
@@ -211,36 +213,26 @@ func (l Line) addRootsFlags(cmd *cobra.Command, f *rootsFlags) {
 	cmd.Flags().StringVar(&f.logs, "log-root", set.LogDir, "the log root of the same")
 }
 
-func (f rootsFlags) openRoots() (*host.Root, []string, error) {
+// eachRoot visits the existing state directories one after the other.
+func (f rootsFlags) eachRoot(visit func(root *host.Root, dir string) error) error {
 	root, err := host.Open(f.mount)
 	if err != nil {
-		return nil, nil, usageError{err}
+		return usageError{err}
 	}
+	defer root.Close()
 	at := stateRoots
 	if f.state != "" {
 		at = []string{f.state}
 	}
-	var dirs []string
-	for _, dir := range at {
-		found, err := agent.StateDirs(root, dir)
+	for _, parent := range at {
+		dirs, err := agent.StateDirs(root, parent)
 		if err != nil {
-			return nil, nil, err
-		}
-		dirs = append(dirs, found...)
-	}
-	return root, dirs, nil
-}
-
-// eachRoot visits the existing state directories one after the other.
-func (f rootsFlags) eachRoot(visit func(root *host.Root, dir string) error) error {
-	root, dirs, err := f.openRoots()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, dir := range dirs {
-		if err := visit(root, dir); err != nil {
 			return err
+		}
+		for _, dir := range dirs {
+			if err := visit(root, dir); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -289,7 +281,7 @@ func (l Line) gcCommand() *cobra.Command {
 				if filepath.Clean(f.state) != dir { // one of several: their logs are separate too
 					logs = filepath.Join(logs, filepath.Base(dir))
 				}
-				removed, err := agent.Prune(root, dir, logs, dry)
+				removed, err := retain.Prune(root, dir, logs, dry)
 				for _, r := range removed {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", r.Path, r.Why)
 				}

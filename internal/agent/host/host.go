@@ -78,10 +78,6 @@ func (r *Root) Close() error { return r.fd.Close() }
 
 // Dir opens a directory of the host.
 func (r *Root) Dir(name string) (*Dir, error) {
-	name, err := cleanPath(name)
-	if err != nil {
-		return nil, err
-	}
 	fd, err := r.resolvePath(name, true)
 	if err != nil {
 		return nil, err
@@ -91,7 +87,7 @@ func (r *Root) Dir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening %s on the host: %w", name, stripPath(err))
 	}
-	return &Dir{Root: inner, Path: name, watch: r.OnChange}, nil
+	return &Dir{Root: inner, Path: path.Clean(name), watch: r.OnChange}, nil
 }
 
 // MakeDir opens a directory of the host. It durably creates missing parts of its path.
@@ -109,7 +105,7 @@ func (r *Root) MakeDir(name string, mode fs.FileMode) (*Dir, error) {
 	if err := parent.Mkdir(path.Base(name), mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("making %s on the host: %w", name, stripPath(err))
 	}
-	if err := parent.syncDir(); err != nil {
+	if err := parent.SyncDir(); err != nil {
 		return nil, err
 	}
 	return r.Dir(name)
@@ -152,10 +148,6 @@ func (r *Root) Parent(name string) (*Dir, string, error) {
 
 // Open opens a file of the host for reading.
 func (r *Root) Open(name string) (*os.File, error) {
-	name, err := cleanPath(name)
-	if err != nil {
-		return nil, err
-	}
 	fd, err := r.resolvePath(name, false)
 	if err != nil {
 		return nil, err
@@ -183,22 +175,24 @@ func (r *Root) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	content, err := readBounded(f)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s on the host: %w", name, stripPath(err))
-	}
-	if len(content) > maxFile {
-		return nil, fmt.Errorf("reading %s on the host: it is larger than %d MiB", name, maxFile>>20)
 	}
 	return content, nil
 }
 
+// readBounded reads a file that is not larger than maxFile.
+func readBounded(f *os.File) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+	}
+	return content, err
+}
+
 // Stat describes a file of the host, following links.
 func (r *Root) Stat(name string) (fs.FileInfo, error) {
-	name, err := cleanPath(name)
-	if err != nil {
-		return nil, err
-	}
 	fd, err := r.resolvePath(name, false)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,10 @@ const maxLinks = 40
 
 // resolvePath finds a path inside the root mount and opens it with O_PATH.
 func (r *Root) resolvePath(name string, dir bool) (*os.File, error) {
+	name, err := cleanPath(name)
+	if err != nil {
+		return nil, err
+	}
 	flags := unix.O_PATH | unix.O_CLOEXEC
 	if dir {
 		flags |= unix.O_DIRECTORY
@@ -27,8 +31,8 @@ func (r *Root) resolvePath(name string, dir bool) (*os.File, error) {
 	if rel == "" {
 		rel = "."
 	}
-	fd, err := -1, error(unix.ENOSYS)
-	if !r.walk {
+	fd := -1
+	if err = unix.ENOSYS; !r.walk {
 		fd, err = openInRoot(int(r.fd.Fd()), rel, flags)
 	}
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
@@ -131,10 +135,6 @@ func procPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.
 // SocketPath is a path by which the agent reaches a socket of the host. The directory of the socket stays open until
 // done is called, and the path is shorter than the limit of about a hundred bytes for socket addresses.
 func (r *Root) SocketPath(name string) (at string, done func(), err error) {
-	name, err = cleanPath(name)
-	if err != nil {
-		return "", nil, err
-	}
 	fd, err := r.resolvePath(name, false)
 	if err != nil {
 		return "", nil, err

@@ -123,9 +123,6 @@ func (d *Dir) DeleteAll(name string) error {
 	return d.describeError("removing", name, d.RemoveAll(name))
 }
 
-// SyncDir makes earlier renames and removals in the directory durable.
-func (d *Dir) SyncDir() error { return d.syncDir() }
-
 // Exists reports whether a name exists, even as a dangling link.
 func (d *Dir) Exists(name string) bool {
 	_, err := d.Lstat(name)
@@ -139,10 +136,7 @@ func (d *Dir) ReadFile(name string) ([]byte, error) {
 		return nil, d.describeError("reading", name, err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
-	}
+	content, err := readBounded(f)
 	return content, d.describeError("reading", name, err)
 }
 
@@ -191,7 +185,8 @@ func (d *Dir) notifyChange(change, name string) {
 	}
 }
 
-func (d *Dir) syncDir() error {
+// SyncDir makes earlier renames and removals in the directory durable.
+func (d *Dir) SyncDir() error {
 	f, err := d.Open(".")
 	if err != nil {
 		return d.describeError("opening", ".", err)

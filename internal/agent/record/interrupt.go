@@ -97,30 +97,14 @@ func DecodeInterrupt(content []byte) (Interrupt, error) {
 }
 
 // Interrupts are the records of all interrupts below one state root, locked by this agent.
-type Interrupts struct {
-	Dir     *host.Dir
-	release func()
-}
+type Interrupts struct{ locked }
 
 const interruptsDir = "interrupts"
 
 // LockInterrupts locks the interrupts of a state root.
 func LockInterrupts(ctx context.Context, root *host.Root, state string, waiting func()) (*Interrupts, error) {
-	dir, err := root.MakeDir(path.Join(state, interruptsDir, packagesDir), 0o700)
-	if err != nil {
-		return nil, err
-	}
-	release, err := dir.Lock(ctx, lockFile, waiting)
-	if err != nil {
-		return nil, errors.Join(err, dir.Close())
-	}
-	return &Interrupts{Dir: dir, release: release}, nil
-}
-
-// Release releases the lock.
-func (r *Interrupts) Release() {
-	r.release()
-	_ = r.Dir.Close()
+	l, err := lock(ctx, root, path.Join(state, interruptsDir, packagesDir), "interrupting this host", waiting)
+	return &Interrupts{l}, err
 }
 
 // Load reads the record of an interrupt; ok is false when there is none. An unreadable record is renamed, returned in

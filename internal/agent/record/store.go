@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
 // Paths of records below the state root.
@@ -22,12 +25,46 @@ const (
 	backupDir   = "backup"
 )
 
+// locked is a directory of records, locked by this agent.
+type locked struct {
+	// Dir is the directory on the host.
+	Dir     *host.Dir
+	release func()
+}
+
+// lockWait is how long an agent waits for another one.
+const lockWait = 2 * time.Minute
+
+var errLocked = errors.New("it is still held")
+
+// lock locks a directory of records and creates it if needed. waiting is called once if another agent holds it.
+func lock(ctx context.Context, root *host.Root, at, doing string, waiting func()) (locked, error) {
+	dir, err := root.MakeDir(at, 0o700)
+	if err != nil {
+		return locked{}, err
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, lockWait, errLocked)
+	defer cancel()
+	release, err := dir.Lock(wait, lockFile, waiting)
+	if errors.Is(err, errLocked) {
+		err = fault.New(pack.RetryLater, "another agent has been %s for more than %s: %w", doing, lockWait, err)
+	}
+	if err != nil {
+		return locked{}, errors.Join(err, dir.Close())
+	}
+	return locked{dir, release}, nil
+}
+
+// Release releases the lock.
+func (l locked) Release() {
+	l.release()
+	_ = l.Dir.Close()
+}
+
 // Held is the record of a package, locked by this agent.
 type Held struct {
-	// Dir is the directory of the record on the host.
-	Dir     *host.Dir
-	name    string
-	release func()
+	locked
+	name string
 }
 
 // LockPackage locks the record of a package and creates its directory if needed.
@@ -35,21 +72,8 @@ func LockPackage(ctx context.Context, root *host.Root, state, name string, waiti
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	dir, err := root.MakeDir(path.Join(state, packagesDir, name), 0o700)
-	if err != nil {
-		return nil, err
-	}
-	release, err := dir.Lock(ctx, lockFile, waiting)
-	if err != nil {
-		return nil, errors.Join(err, dir.Close())
-	}
-	return &Held{Dir: dir, name: name, release: release}, nil
-}
-
-// Release releases the lock.
-func (h *Held) Release() {
-	h.release()
-	_ = h.Dir.Close()
+	l, err := lock(ctx, root, path.Join(state, packagesDir, name), "working on "+name, waiting)
+	return &Held{locked: l, name: name}, err
 }
 
 // Load reads the record. Without a record it is empty. An unreadable record is renamed with a number and returned in

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package delivery
 
 import (
 	"crypto/sha256"
@@ -14,7 +14,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -35,10 +37,10 @@ type imagePackage struct {
 }
 
 // openImage opens the package in the mounted image.
-func (a *Agent) openImage() (*os.Root, error) {
-	image, err := os.OpenRoot(a.ImageDir)
+func (d *Delivery) openImage() (*os.Root, error) {
+	image, err := os.OpenRoot(d.ImageDir)
 	if err != nil {
-		return nil, newFault(pack.BadUsage, "%s: the image of the package is not mounted: %w", pack.EnvImageDir, err)
+		return nil, fault.New(pack.BadUsage, "%s: the image of the package is not mounted: %w", pack.EnvImageDir, err)
 	}
 	below := strings.TrimPrefix(pack.ImageDir, "/")
 	if inner, err := image.OpenRoot(below); err == nil {
@@ -52,15 +54,15 @@ func (a *Agent) openImage() (*os.Root, error) {
 		return image, nil
 	}
 	_ = image.Close()
-	return nil, newFault(pack.InvalidPackage, "the image has no package: there is no %s in its directory %s, and none in its root", pack.ConfigFile, below)
+	return nil, fault.New(pack.InvalidPackage, "the image has no package: there is no %s in its directory %s, and none in its root", pack.ConfigFile, below)
 }
 
-// readSourceConfig reads the config.json of the package in this container.
-func (a *Agent) readSourceConfig() ([]byte, error) {
-	if a.ImageDir == "" {
-		return os.ReadFile(path.Join(a.SourceDir, pack.ConfigFile))
+// ReadConfig reads the config.json of the package in this container.
+func (d *Delivery) ReadConfig() ([]byte, error) {
+	if d.ImageDir == "" {
+		return os.ReadFile(path.Join(d.SourceDir, pack.ConfigFile))
 	}
-	image, err := a.openImage()
+	image, err := d.openImage()
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +71,8 @@ func (a *Agent) readSourceConfig() ([]byte, error) {
 }
 
 // readImage reads the package in the mounted image.
-func (a *Agent) readImage() (*imagePackage, error) {
-	root, err := a.openImage()
+func (d *Delivery) readImage() (*imagePackage, error) {
+	root, err := d.openImage()
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +164,7 @@ func (p *imagePackage) digestIn(dir *os.Root) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		writeFramed(sum, name, mode.String(), content)
+		record.WriteFramed(sum, name, mode.String(), content)
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
@@ -182,13 +184,13 @@ func digestFile(dir *os.Root, name string) (string, error) {
 
 // bringFromImage makes the package on the host what it is in the mounted image, with the config and the metadata that are mounted
 // beside it. A copy on the host that has the same files is kept.
-func (a *Agent) bringFromImage(parent *host.Dir, place string) error {
-	image, err := a.readImage()
+func (d *Delivery) bringFromImage(parent *host.Dir, place string) error {
+	image, err := d.readImage()
 	if err != nil {
 		return err
 	}
 	defer image.root.Close()
-	mounted, err := a.readMounted()
+	mounted, err := d.readMounted()
 	if err != nil {
 		return err
 	}
@@ -199,22 +201,22 @@ func (a *Agent) bringFromImage(parent *host.Dir, place string) error {
 			}
 		}
 	}
-	if a.isDelivered(image, parent, place) {
-		kept, err := a.renewMounted(mounted, parent, place)
+	if d.isDelivered(image, parent, place) {
+		kept, err := d.renewMounted(mounted, parent, place)
 		if kept || err != nil {
 			return err
 		}
 	}
-	return a.copyImage(image, mounted, parent, place)
+	return d.copyImage(image, mounted, parent, place)
 }
 
 // isDelivered reports whether the copy on the host has exactly the files of the image.
-func (a *Agent) isDelivered(image *imagePackage, parent *host.Dir, place string) bool {
+func (d *Delivery) isDelivered(image *imagePackage, parent *host.Dir, place string) bool {
 	last, err := readManifest(parent, place)
 	if err != nil || last.Digest != image.digest {
 		return false
 	}
-	copied, err := a.Host.Dir(a.CopyDir)
+	copied, err := d.Host.Dir(d.CopyDir)
 	if err != nil {
 		return false
 	}
@@ -222,21 +224,21 @@ func (a *Agent) isDelivered(image *imagePackage, parent *host.Dir, place string)
 	digest, err := image.digestIn(copied.Root)
 	switch {
 	case err != nil:
-		a.Log.Warn("the package on the host is not complete, and is copied again", "at", a.CopyDir, "error", err)
+		d.Log.Warn("the package on the host is not complete, and is copied again", "at", d.CopyDir, "error", err)
 	case digest != image.digest:
-		a.Log.Warn("the package on the host was changed, and is copied again", "at", a.CopyDir)
+		d.Log.Warn("the package on the host was changed, and is copied again", "at", d.CopyDir)
 	}
 	return err == nil && digest == image.digest
 }
 
 // copyImage copies the package beside its directory on the host and moves it into place.
-func (a *Agent) copyImage(image *imagePackage, mounted *mountedFiles, parent *host.Dir, place string) error {
+func (d *Delivery) copyImage(image *imagePackage, mounted *mountedFiles, parent *host.Dir, place string) error {
 	partial, staging := place+partialSuffix, place+stagingSuffix
 	if err := parent.CopyNames(image.root, image.names, partial); err != nil {
 		return err
 	}
 	for step := range image.steps {
-		if err := makeExecutable(parent, path.Join(partial, step)); err != nil {
+		if err := MakeExecutable(parent, path.Join(partial, step)); err != nil {
 			return err
 		}
 	}
@@ -248,5 +250,17 @@ func (a *Agent) copyImage(image *imagePackage, mounted *mountedFiles, parent *ho
 	if err := parent.Move(partial, staging); err != nil {
 		return err
 	}
-	return a.promoteCopy(parent, place, staging, image.digest)
+	return d.promoteCopy(parent, place, staging, image.digest)
+}
+
+// MakeExecutable sets the executable bits of a step file, because images often lose them.
+func MakeExecutable(dir *host.Dir, file string) error {
+	st, err := dir.Stat(file)
+	if err != nil {
+		return fault.New(pack.InvalidPackage, "step file %s: %w", path.Join(dir.Path, file), err)
+	}
+	if st.Mode().Perm()&0o111 == 0o111 {
+		return nil
+	}
+	return dir.Chmod(file, st.Mode().Perm()|0o111)
 }

@@ -1,22 +1,21 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package delivery brings a package to its directory on a host: what is there is what was delivered, and the files of its steps.
+package delivery
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -38,81 +37,82 @@ type manifest struct {
 	Files  []string `json:"files"`
 }
 
-// deliverPackage copies the package to its directory on the host and opens it. The check that follows a stage finds it as the stage left it.
-func (a *Agent) deliverPackage() (*host.Dir, error) {
-	if !a.result.Checked {
-		if err := a.bringPackage(); err != nil {
-			return nil, err
-		}
-	}
-	copied, err := a.Host.Dir(a.CopyDir)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.requireConfig(copied); err != nil {
-		return nil, errors.Join(err, copied.Close())
-	}
-	return copied, nil
+// Delivery is one package that is brought to its directory on a host.
+type Delivery struct {
+	Host *host.Root
+	Log  *slog.Logger
+	// CopyDir is the directory of the package on the host.
+	CopyDir string
+	// SourceDir is where config and metadata are mounted in this container, and the package itself unless there is an ImageDir.
+	SourceDir string
+	// ImageDir is where the image of the package is mounted; empty if an init container copied the package.
+	ImageDir string
+	Resource pack.ResourceID
+	// ConfigDigest is that of the config which the stage was made for; empty if any will do.
+	ConfigDigest string
+	PodUID       string
+	// Uninstalls is true if the stage needs no config.
+	Uninstalls bool
 }
 
-// bringPackage makes sure that the package is on the host.
+// Bring makes sure that the package is on the host.
 //
 // The init container of a pod copies it to <copyDir>.<pod UID>; from there it is renamed into place, so that files
 // which are no longer part of the package disappear, while files that steps created are kept. Older operators copy to
 // the final directory; then it is used as it is. Without an init container the agent copies from its own data
 // directory, or from the mounted image.
-func (a *Agent) bringPackage() error {
-	parent, err := a.Host.MakeDir(path.Dir(path.Clean(a.CopyDir)), 0o755)
+func (d *Delivery) Bring() error {
+	parent, err := d.Host.MakeDir(path.Dir(path.Clean(d.CopyDir)), 0o755)
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
-	place := path.Base(path.Clean(a.CopyDir))
+	place := path.Base(path.Clean(d.CopyDir))
 	if err := carryOverFiles(parent, place); err != nil {
 		return err
 	}
-	if a.ImageDir != "" {
-		return a.bringFromImage(parent, place)
+	if d.ImageDir != "" {
+		return d.bringFromImage(parent, place)
 	}
-	brought, err := a.findStagedCopy(parent, place)
+	brought, err := d.findStagedCopy(parent, place)
 	switch {
 	case err != nil:
 	case brought != "":
-		err = a.promoteCopy(parent, place, brought, "")
+		err = d.promoteCopy(parent, place, brought, "")
 	case !parent.Exists(place):
 		err = fmt.Errorf("the package is not on the host: there is no %s, and no %s in %s of this container",
-			a.CopyDir, pack.ConfigFile, a.SourceDir)
-	case a.PodUID != "" && !parent.Exists(path.Join(place, manifestFile)):
-		err = a.adoptCopy(parent, place)
+			d.CopyDir, pack.ConfigFile, d.SourceDir)
+	case d.PodUID != "" && !parent.Exists(path.Join(place, manifestFile)):
+		err = d.adoptCopy(parent, place)
 	}
 	return err
 }
 
 // findStagedCopy returns the directory to which the init container of this pod copied the package; empty when there is
 // none.
-func (a *Agent) findStagedCopy(parent *host.Dir, place string) (string, error) {
-	staging := place + "." + a.PodUID
-	if a.PodUID != "" && parent.Exists(staging) {
+func (d *Delivery) findStagedCopy(parent *host.Dir, place string) (string, error) {
+	staging := place + "." + d.PodUID
+	if d.PodUID != "" && parent.Exists(staging) {
 		return staging, nil
 	}
-	if _, err := os.Stat(path.Join(a.SourceDir, pack.ConfigFile)); err != nil {
+	if _, err := os.Stat(path.Join(d.SourceDir, pack.ConfigFile)); err != nil {
 		return "", nil
 	}
 	if parent.Exists(place) {
 		last, err := readManifest(parent, place)
-		if err != nil || a.PodUID == "" || last.Pod == a.PodUID {
+		if err != nil || d.PodUID == "" || last.Pod == d.PodUID {
 			return "", err
 		}
 	}
-	if a.PodUID == "" {
+	if d.PodUID == "" {
 		staging = place + stagingSuffix
 	}
-	return staging, a.copyFromImage(parent, place, staging)
+	return staging, d.copyFromImage(parent, place, staging)
 }
 
 // copyFromImage copies the package from the container. The copy is renamed once it is complete.
-func (a *Agent) copyFromImage(parent *host.Dir, place, staging string) error {
-	from, err := os.OpenRoot(a.SourceDir)
+func (d *Delivery) copyFromImage(parent *host.Dir, place, staging string) error {
+	from, err := os.OpenRoot(d.SourceDir)
 	if err != nil {
 		return fmt.Errorf("opening the package in this container: %w", err)
 	}
@@ -130,8 +130,8 @@ func (a *Agent) copyFromImage(parent *host.Dir, place, staging string) error {
 }
 
 // promoteCopy checks a complete copy and moves it into place.
-func (a *Agent) promoteCopy(parent *host.Dir, place, staging, digest string) error {
-	files, err := a.completeCopy(parent, staging, digest)
+func (d *Delivery) promoteCopy(parent *host.Dir, place, staging, digest string) error {
+	files, err := d.completeCopy(parent, staging, digest)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (a *Agent) promoteCopy(parent *host.Dir, place, staging, digest string) err
 	if err := parent.Move(staging, place); err != nil {
 		return err
 	}
-	a.Log.Info("delivered", "to", a.CopyDir, "files", files)
+	d.Log.Info("delivered", "to", d.CopyDir, "files", files)
 	if err := carryOverFiles(parent, place); err != nil {
 		return err
 	}
@@ -157,10 +157,10 @@ func removeReplaced(parent *host.Dir, place string) error {
 	if err != nil {
 		return err
 	}
-	current := birthTime(parent, place)
+	current := BirthTime(parent, place)
 	for _, e := range list {
 		pod, isStaged := strings.CutPrefix(e.Name(), place+".")
-		if !isStaged || !e.IsDir() || slices.Contains([]string{asideSuffix, partialSuffix, stagingSuffix}, "."+pod) || !birthTime(parent, e.Name()).Before(current) {
+		if !isStaged || !e.IsDir() || slices.Contains([]string{asideSuffix, partialSuffix, stagingSuffix}, "."+pod) || !BirthTime(parent, e.Name()).Before(current) {
 			continue
 		}
 		if err := parent.DeleteAll(e.Name()); err != nil {
@@ -173,23 +173,23 @@ func removeReplaced(parent *host.Dir, place string) error {
 // adoptCopy writes a manifest for a copy that the init container wrote to the final directory. That is a copy of
 // another agent, or of a pod whose agent never ran. From then on the next copy replaces it as a whole. Removed keys of
 // the config cannot be told from files of steps there, so the config is taken from the mount.
-func (a *Agent) adoptCopy(parent *host.Dir, place string) error {
-	files, err := a.completeCopy(parent, place, "")
+func (d *Delivery) adoptCopy(parent *host.Dir, place string) error {
+	files, err := d.completeCopy(parent, place, "")
 	if err == nil {
-		a.Log.Info("adopted", "at", a.CopyDir, "files", files)
+		d.Log.Info("adopted", "at", d.CopyDir, "files", files)
 	}
 	return err
 }
 
 // completeCopy finishes a copy: it installs the right config, as plain private files, and writes the manifest, with the digest of the
 // image's files if it is known. It returns the number of files.
-func (a *Agent) completeCopy(parent *host.Dir, name, imageDigest string) (int, error) {
+func (d *Delivery) completeCopy(parent *host.Dir, name, imageDigest string) (int, error) {
 	for _, dir := range []string{pack.ConfigMapDir, pack.NodeMetadataDir} {
 		if err := parent.Flatten(path.Join(name, dir)); err != nil {
 			return 0, err
 		}
 	}
-	digest, err := a.ensureConfig(parent, name)
+	digest, err := d.ensureConfig(parent, name)
 	if err != nil {
 		return 0, err
 	}
@@ -200,7 +200,7 @@ func (a *Agent) completeCopy(parent *host.Dir, name, imageDigest string) (int, e
 	files = slices.DeleteFunc(files, func(file string) bool { return file == manifestFile || host.IsTemp(file) })
 	slices.Sort(files)
 	return len(files), writeManifest(parent, name, manifest{
-		Pod: a.PodUID, Package: a.Resource.Package, Release: a.Resource.Version, ConfigDigest: digest, Digest: imageDigest, Files: files,
+		Pod: d.PodUID, Package: d.Resource.Package, Release: d.Resource.Version, ConfigDigest: digest, Digest: imageDigest, Files: files,
 	})
 }
 
@@ -214,19 +214,19 @@ func writeManifest(parent *host.Dir, name string, m manifest) error {
 
 // ensureConfig makes sure that a copy has the config of this stage. The init container may have copied an earlier
 // version that the kubelet still mounted; this container sees the same mount later.
-func (a *Agent) ensureConfig(parent *host.Dir, name string) (string, error) {
+func (d *Delivery) ensureConfig(parent *host.Dir, name string) (string, error) {
 	there := path.Join(name, pack.ConfigMapDir)
 	digest, err := digestTree(parent, there)
-	if err != nil || a.ConfigDigest == "" || digest == a.ConfigDigest {
+	if err != nil || d.ConfigDigest == "" || digest == d.ConfigDigest {
 		return digest, err
 	}
-	for _, dir := range []string{a.SourceDir, pack.ImageDir} {
+	for _, dir := range []string{d.SourceDir, pack.ImageDir} {
 		mounted, err := os.OpenRoot(path.Join(dir, pack.ConfigMapDir))
 		if err != nil {
 			continue
 		}
 		defer mounted.Close()
-		if now, err := pack.ConfigDigestFS(mounted.FS()); err != nil || now != a.ConfigDigest {
+		if now, err := pack.ConfigDigestFS(mounted.FS()); err != nil || now != d.ConfigDigest {
 			continue
 		}
 		if err := parent.DeleteAll(there); err != nil {
@@ -235,34 +235,46 @@ func (a *Agent) ensureConfig(parent *host.Dir, name string) (string, error) {
 		if err := parent.Copy(mounted, there); err != nil {
 			return "", err
 		}
-		return a.ConfigDigest, parent.Flatten(there)
+		return d.ConfigDigest, parent.Flatten(there)
 	}
-	return "", a.newConfigFault(digest)
+	return "", d.newConfigFault(digest)
+}
+
+// Open opens the package on the host. It returns an error when that has another config than this stage.
+func (d *Delivery) Open() (*host.Dir, error) {
+	copied, err := d.Host.Dir(d.CopyDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.requireConfig(copied); err != nil {
+		return nil, errors.Join(err, copied.Close())
+	}
+	return copied, nil
 }
 
 // requireConfig returns an error when the package on the host has another config than that of this stage.
-func (a *Agent) requireConfig(copied *host.Dir) error {
+func (d *Delivery) requireConfig(copied *host.Dir) error {
 	if copied.Exists(pack.ConfigMapDir) { // it may hold secrets, and other operators copy it world-readable
 		if err := copied.Chmod(pack.ConfigMapDir, 0o700); err != nil {
 			return err
 		}
 	}
-	if a.ConfigDigest == "" || a.Mode.Uninstalls() && !copied.Exists(pack.ConfigMapDir) {
+	if d.ConfigDigest == "" || d.Uninstalls && !copied.Exists(pack.ConfigMapDir) {
 		return nil
 	}
-	digest, err := configDigest(copied)
-	if err == nil && digest != a.ConfigDigest {
-		err = a.newConfigFault(digest)
+	digest, err := ConfigDigest(copied)
+	if err == nil && digest != d.ConfigDigest {
+		err = d.newConfigFault(digest)
 	}
 	return err
 }
 
-func (a *Agent) newConfigFault(digest string) error {
-	return newFault(pack.RetryLater, "the package's config on this host (digest %.12s) is not the one this stage was made for (%.12s); nothing was run, and the next attempt looks again", digest, a.ConfigDigest)
+func (d *Delivery) newConfigFault(digest string) error {
+	return fault.New(pack.RetryLater, "the package's config on this host (digest %.12s) is not the one this stage was made for (%.12s); nothing was run, and the next attempt looks again", digest, d.ConfigDigest)
 }
 
-// configDigest is the digest of the delivered config, without files that steps created beside it.
-func configDigest(copied *host.Dir) (string, error) {
+// ConfigDigest is the digest of the delivered config, without files that steps created beside it.
+func ConfigDigest(copied *host.Dir) (string, error) {
 	m, err := readManifest(copied, ".")
 	if err != nil {
 		return "", err
@@ -338,61 +350,20 @@ func readManifest(dir *host.Dir, name string) (manifest, error) {
 	return m, nil
 }
 
-// copyName matches the names of copy directories: package, version, UID and generation of the Skyhook.
-var copyName = regexp.MustCompile(`^(.+)-([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})-([0-9]+)$`)
-
-// findFirstSeen returns when this package, and this release of it, was first delivered to the host: the birth time of
-// its oldest copy. Without a copy it is now, so that no older flag counts.
-func (t *stageRun) findFirstSeen() (first, release time.Time) {
-	now := time.Now()
-	first, release = now, now
-	earlier := func(at *time.Time, name string) {
-		if made := birthTime(t.state, name); made.Before(*at) {
-			*at = made
-		}
+// ListConfigFiles returns the names of the delivered config files. Steps may have created others beside them.
+func ListConfigFiles(copied *host.Dir) ([]string, error) {
+	if !copied.Exists(pack.ConfigMapDir) {
+		return nil, nil
 	}
-	if t.Resource.Package == "" {
-		return time.Time{}, time.Time{} // without a Skyhook no file is shared with other packages
-	}
-	list, err := t.state.Names(".")
+	m, err := readManifest(copied, ".")
 	if err != nil {
-		return first, release
+		return nil, err
 	}
-	for _, e := range list {
-		parts := copyName.FindStringSubmatch(e.Name())
-		if parts == nil || !e.IsDir() {
-			continue
-		}
-		if version, ok := strings.CutPrefix(parts[1], t.Resource.Package+"-"); ok && looksLikeVersion(version) {
-			earlier(&first, e.Name())
-			if version == t.Resource.Version {
-				earlier(&release, e.Name())
-			}
+	var out []string
+	for _, file := range m.Files {
+		if name, isConfig := strings.CutPrefix(file, pack.ConfigMapDir+"/"); isConfig && !strings.Contains(name, "/") {
+			out = append(out, name)
 		}
 	}
-	return first, release
-}
-
-// birthTime is when a directory was created, as far as the file system knows.
-func birthTime(dir *host.Dir, name string) time.Time {
-	f, err := dir.Open(name)
-	if err != nil {
-		return time.Now()
-	}
-	defer f.Close()
-	var st unix.Statx_t
-	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME|unix.STATX_MTIME, &st); err != nil {
-		return time.Now()
-	}
-	made := time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec))
-	if birth := time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)); st.Mask&unix.STATX_BTIME != 0 && birth.Before(made) {
-		made = birth
-	}
-	return made
-}
-
-// looksLikeVersion distinguishes a version from the rest of a longer package name.
-func looksLikeVersion(s string) bool {
-	_, err := pack.ParseVersion(s)
-	return err == nil
+	return out, nil
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package delivery
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -30,11 +31,11 @@ type mountedFile struct {
 }
 
 // readMounted reads the files that are mounted. Another config than that of this stage is an error.
-func (a *Agent) readMounted() (*mountedFiles, error) {
+func (d *Delivery) readMounted() (*mountedFiles, error) {
 	m := &mountedFiles{files: map[string]mountedFile{}}
 	config := map[string]string{}
 	for _, dir := range mountedDirs {
-		if err := m.read(path.Join(a.SourceDir, dir), dir); err != nil {
+		if err := m.read(path.Join(d.SourceDir, dir), dir); err != nil {
 			return nil, err
 		}
 	}
@@ -44,10 +45,10 @@ func (a *Agent) readMounted() (*mountedFiles, error) {
 		}
 	}
 	m.configDigest = pack.ConfigDigest(config)
-	if a.ConfigDigest == "" || m.configDigest == a.ConfigDigest {
+	if d.ConfigDigest == "" || m.configDigest == d.ConfigDigest {
 		return m, nil
 	}
-	return nil, newFault(pack.RetryLater, "the package's config that is mounted (digest %.12s) is not the one this stage was made for (%.12s); nothing was run, and the next attempt looks again", m.configDigest, a.ConfigDigest)
+	return nil, fault.New(pack.RetryLater, "the package's config that is mounted (digest %.12s) is not the one this stage was made for (%.12s); nothing was run, and the next attempt looks again", m.configDigest, d.ConfigDigest)
 }
 
 // read reads the files of one mount. Names that start with ".." are the kubelet's own.
@@ -95,7 +96,7 @@ func (m *mountedFiles) write(parent *host.Dir, at, name string) error {
 
 // renewMounted makes config and metadata of the copy on the host what is mounted. It changes only what differs, and lists new files in the
 // manifest before they are there, so that none is ever taken for one of a step. kept is false if only a new copy can be right.
-func (a *Agent) renewMounted(mounted *mountedFiles, parent *host.Dir, place string) (kept bool, err error) {
+func (d *Delivery) renewMounted(mounted *mountedFiles, parent *host.Dir, place string) (kept bool, err error) {
 	last, err := readManifest(parent, place)
 	if err != nil {
 		return false, err
@@ -108,7 +109,7 @@ func (a *Agent) renewMounted(mounted *mountedFiles, parent *host.Dir, place stri
 	}
 	gone := slices.DeleteFunc(slices.Clone(last.Files), func(name string) bool { return slices.Contains(next.Files, name) })
 	if len(differing) == 0 && len(gone) == 0 && slices.Equal(last.Files, next.Files) && last.ConfigDigest == next.ConfigDigest {
-		a.Log.Info("the package is on the host already", "at", a.CopyDir, "files", len(next.Files))
+		d.Log.Info("the package is on the host already", "at", d.CopyDir, "files", len(next.Files))
 		return true, nil
 	}
 	between := last
@@ -126,7 +127,7 @@ func (a *Agent) renewMounted(mounted *mountedFiles, parent *host.Dir, place stri
 			return true, err
 		}
 	}
-	a.Log.Info("the package is on the host already; its config or the metadata of the node are new", "at", a.CopyDir, "written", len(differing), "removed", len(gone))
+	d.Log.Info("the package is on the host already; its config or the metadata of the node are new", "at", d.CopyDir, "written", len(differing), "removed", len(gone))
 	return true, writeManifest(parent, place, next)
 }
 

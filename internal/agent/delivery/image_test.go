@@ -1,17 +1,15 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package delivery
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,13 +77,14 @@ type killed struct{}
 func (h *imageHost) deliver(place string) (done bool) {
 	h.t.Helper()
 	h.pods++
-	a, err := New(Request{Mode: pack.ModeConfig, RootMount: h.host, CopyDir: place}, Settings{
-		Env: map[string]string{}, CompactPod: CompactPod{ImageDir: h.image}, SourceDir: h.mounts, PodUID: fmt.Sprint("pod-", h.pods), ConfigDigest: pack.ConfigDigest(h.config),
-	}, "test", io.Discard)
+	root, err := host.Open(h.host)
 	h.check(err)
-	defer a.Host.Close()
+	defer root.Close()
+	d := &Delivery{
+		Host: root, Log: slog.New(slog.DiscardHandler), CopyDir: place, SourceDir: h.mounts, ImageDir: h.image, PodUID: fmt.Sprint("pod-", h.pods), ConfigDigest: pack.ConfigDigest(h.config),
+	}
 	h.changes = 0
-	a.Host.OnChange = func(string, string) {
+	root.OnChange = func(string, string) {
 		if h.changes++; h.changes == h.killAt {
 			panic(killed{})
 		}
@@ -98,7 +97,8 @@ func (h *imageHost) deliver(place string) (done bool) {
 			done = false
 		}
 	}()
-	copied, err := a.deliverPackage()
+	h.check(d.Bring())
+	copied, err := d.Open()
 	h.check(err)
 	h.check(copied.Close())
 	return true
@@ -269,66 +269,5 @@ func TestKilledWhileRenewing(t *testing.T) {
 			}
 			return
 		}
-	}
-}
-
-// TestStart: with text in the file nothing begins; what has begun, and not failed, goes on.
-func TestStart(t *testing.T) {
-	h := newImageHost(t)
-	stop := filepath.Join(t.TempDir(), "stop")
-	newRun := func(mode pack.Mode, run string) *Agent {
-		a, err := New(Request{Mode: mode, RootMount: h.host, CopyDir: imageCopy}, Settings{
-			Env: map[string]string{}, CompactPod: CompactPod{StopFile: stop, WithCheck: true}, StateDir: "/state", RunID: run, Resource: pack.ResourceID{Owner: "o", Package: "tuning", Version: "1.0.0"},
-		}, "test", io.Discard)
-		h.check(err)
-		t.Cleanup(func() { _ = a.Host.Close() })
-		return a
-	}
-	expect := func(a *Agent, want pack.Class) {
-		t.Helper()
-		class := pack.Class("")
-		if err := a.requireStart(); err != nil {
-			class = classify(err).Class
-		}
-		if class != want {
-			t.Errorf("%s %s: %q, want %q", a.Mode, a.RunID, class, want)
-		}
-	}
-	begin := func(a *Agent) *stageRun {
-		held, err := a.lockRecord(t.Context(), "tuning")
-		h.check(err)
-		r := &stageRun{Agent: a, mode: a.Mode, held: held}
-		h.check(r.noteBegin())
-		return r
-	}
-	end := func(r *stageRun, result error) {
-		r.noteEnd(result)
-		r.held.Release()
-	}
-	expect(newRun(pack.ModeApply, "1"), "") // no file
-	h.write(stop, " \n", 0o644)
-	expect(newRun(pack.ModeApply, "1"), "")
-	h.write(stop, "edited", 0o644)
-	expect(newRun(pack.ModeApply, "1"), pack.NotBegun)
-	expect(newRun(pack.ModeApplyCheck, "1"), "")
-	expect(newRun(pack.ModeDrift, "1"), "")
-
-	r := begin(newRun(pack.ModeApply, "1"))
-	end(r, newFault(pack.Stopped, "stopped"))
-	expect(newRun(pack.ModeApply, "1"), "")
-	expect(newRun(pack.ModeApply, "2"), pack.NotBegun)
-	expect(newRun(pack.ModeConfig, "1"), pack.NotBegun)
-	end(begin(newRun(pack.ModeApply, "1")), newFault(pack.RetryLater, "later"))
-	expect(newRun(pack.ModeApply, "1"), "")
-	r = begin(newRun(pack.ModeApply, "1"))
-	r.noteEnd(nil) // its check is to follow
-	expect(newRun(pack.ModeApply, "1"), "")
-	r.beginCheck()
-	end(r, nil)
-	expect(newRun(pack.ModeApply, "1"), pack.NotBegun)
-	end(begin(newRun(pack.ModeConfig, "1")), errors.New("the host is full"))
-	expect(newRun(pack.ModeConfig, "1"), pack.NotBegun)
-	if files, err := os.ReadDir(filepath.Join(h.host, "state/records/tuning")); err != nil || slices.ContainsFunc(files, func(e fs.DirEntry) bool { return e.Name() != "lock" }) {
-		t.Errorf("%v %v", files, err)
 	}
 }

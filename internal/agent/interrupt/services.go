@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package interrupt
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/agent/systemd"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -63,46 +64,20 @@ func (c *serviceRestarter) connect(ctx context.Context) error {
 	return nil
 }
 
-// restartNamed restarts the services of the interrupt one after the other, in their order.
-func (d *interruptRun) restartNamed(ctx context.Context) error {
+// restartServices restarts the services of the interrupt one after the other, in their order. Without a list it loads the sysctl
+// settings, and restarts every running service that is not excluded.
+func (d *interruptRun) restartServices(ctx context.Context) error {
 	c, err := d.newRestarter(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { c.close() }()
-	if err := c.reloadSystemd(ctx); err != nil {
-		return err
+	if err := c.control.Ask(ctx, systemd.Reload); err != nil {
+		return systemdFault(ctx, err)
 	}
+	restartsAll := d.Type == pack.InterruptRestartAllServices
 	if d.rec.State != record.Intended {
-		var names []string
-		for _, name := range d.Services {
-			names = append(names, systemd.ServiceName(name))
-		}
-		if err := c.recordIntent(ctx, names); err != nil {
-			return err
-		}
-	}
-	for i := range d.rec.Units {
-		if err := c.restartUnits(ctx, i); err != nil {
-			return err
-		}
-	}
-	return c.recordDone(c.describeRestarts())
-}
-
-// restartAll reloads the configuration of systemd and the sysctl settings, and restarts every running service that is
-// not excluded.
-func (d *interruptRun) restartAll(ctx context.Context) error {
-	c, err := d.newRestarter(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { c.close() }()
-	if err := c.reloadSystemd(ctx); err != nil {
-		return err
-	}
-	if d.rec.State != record.Intended {
-		names, err := c.listRunning(ctx)
+		names, err := c.listServices(ctx, restartsAll)
 		if err != nil {
 			return err
 		}
@@ -110,24 +85,23 @@ func (d *interruptRun) restartAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.loadSysctl(ctx); err != nil {
-		return err
+	atOnce := 1
+	if restartsAll {
+		if err := c.loadSysctl(ctx); err != nil {
+			return err
+		}
+		atOnce = max(1, len(d.rec.Units))
 	}
-	var all []int
-	for i := range c.rec.Units {
-		all = append(all, i)
+	var units []int
+	for i := range d.rec.Units {
+		units = append(units, i)
 	}
-	if err := c.restartUnits(ctx, all...); err != nil {
-		return err
+	for some := range slices.Chunk(units, atOnce) {
+		if err := c.restartUnits(ctx, some); err != nil {
+			return err
+		}
 	}
 	return c.recordDone(c.describeRestarts())
-}
-
-func (c *serviceRestarter) reloadSystemd(ctx context.Context) error {
-	if err := c.control.Ask(ctx, systemd.Reload); err != nil {
-		return systemdFault(ctx, err)
-	}
-	return nil
 }
 
 // recordIntent durably records which services will be restarted and their present state.
@@ -140,7 +114,7 @@ func (c *serviceRestarter) recordIntent(ctx context.Context, names []string) err
 		}
 		for _, u := range units {
 			if why := whyNotRestartable(u); why != "" {
-				return newFault(pack.InterruptFailed, "service %s %s; no service was restarted", u.Name, why)
+				return fault.New(pack.InterruptFailed, "service %s %s; no service was restarted", u.Name, why)
 			}
 			c.rec.Units = append(c.rec.Units, record.Unit{Name: u.Name, Before: c.observeLife(u)})
 		}
@@ -148,7 +122,7 @@ func (c *serviceRestarter) recordIntent(ctx context.Context, names []string) err
 	if err := c.held.Save(c.rec); err != nil {
 		return err
 	}
-	c.logIgnored(c.removeAwaitedFiles())
+	fault.LogIgnored(c.Log, c.removeAwaitedFiles())
 	return nil
 }
 
@@ -157,7 +131,7 @@ func systemdFault(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("%w (%w)", cause, err)
 	}
-	return &Fault{Class: pack.InterruptFailed, Err: err}
+	return &fault.Fault{Class: pack.InterruptFailed, Err: err}
 }
 
 // whyNotRestartable says why a service cannot be restarted; empty when it can.
@@ -182,7 +156,7 @@ func (c *serviceRestarter) observeLife(u systemd.Unit) record.Life {
 }
 
 // restartUnits restarts those units that have not been restarted yet in this interrupt.
-func (c *serviceRestarter) restartUnits(ctx context.Context, which ...int) error {
+func (c *serviceRestarter) restartUnits(ctx context.Context, which []int) error {
 	for {
 		waiting, err := c.listUnrestarted(ctx, which)
 		if err != nil || len(waiting) == 0 {
@@ -221,7 +195,7 @@ func (c *serviceRestarter) reconnect(ctx context.Context) error {
 		case <-time.After(time.Second):
 		}
 	}
-	return errors.Join(newFault(pack.InterruptFailed, "%w", systemd.ErrConnectionLost), err)
+	return errors.Join(fault.New(pack.InterruptFailed, "%w", systemd.ErrConnectionLost), err)
 }
 
 // listUnrestarted lists the units that have not been restarted. The others were restarted by this agent before it was
@@ -303,18 +277,23 @@ func (c *serviceRestarter) recordRestarts(ctx context.Context, which []int, errs
 		return err
 	}
 	if len(failed) > 0 {
-		return &Fault{Class: pack.InterruptFailed, Lines: c.out.Lines(), Err: errors.New("services could not be restarted: " + strings.Join(failed, ", "))}
+		return &fault.Fault{Class: pack.InterruptFailed, Lines: c.out.Lines(), Err: errors.New("services could not be restarted: " + strings.Join(failed, ", "))}
 	}
 	return nil
 }
 
-// listRunning lists the services that restarting all services restarts.
-func (c *serviceRestarter) listRunning(ctx context.Context) ([]string, error) {
+// listServices lists the services of the interrupt, or those that restarting all services restarts.
+func (c *serviceRestarter) listServices(ctx context.Context, all bool) (names []string, err error) {
+	if !all {
+		for _, name := range c.Services {
+			names = append(names, systemd.ServiceName(name))
+		}
+		return names, nil
+	}
 	units, err := c.control.Units(ctx)
 	if err != nil {
 		return nil, systemdFault(ctx, err)
 	}
-	var names []string
 	for _, u := range units {
 		if u.Load == "loaded" && u.Active == "active" && !u.Fixed && !u.Transient && !isUntouched(u) {
 			names = append(names, u.Name)

@@ -1,17 +1,21 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package retain limits what the agent leaves behind on a host: logs, copies of packages, and what is known of interrupts.
+package retain
 
 import (
 	"cmp"
 	"errors"
+	"io"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/delivery"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -30,6 +34,27 @@ const (
 const logStamp = "2006-01-02-150405.000000000"
 
 func logName(prefix string, at time.Time) string { return prefix + "-" + at.Format(logStamp) + ".log" }
+
+// OpenLog creates a log of a step of the host, and the directories above it. closeLog removes what exceeds the limits there.
+func OpenLog(root *host.Root, step string) (log io.Writer, closeLog func() error, err error) {
+	dir, err := root.MakeDir(path.Dir(step), 0o700)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close()
+	f, err := createLog(dir, path.Base(step))
+	return f, func() error { return errors.Join(f.Close(), NewPruner(root).PruneLogs(dir.Path)) }, err
+}
+
+// createLog creates a log named by the time. The name is unique even if the clock was set back.
+func createLog(dir *host.Dir, prefix string) (*os.File, error) {
+	for at := time.Now().UTC(); ; at = at.Add(time.Nanosecond) {
+		f, err := dir.OpenFile(logName(prefix, at), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+		if !errors.Is(err, os.ErrExist) {
+			return f, err
+		}
+	}
+}
 
 // parseLogName returns the name of a log without time and suffix. Earlier agents used a coarser time and a second file
 // for errors.
@@ -51,49 +76,25 @@ func parseLogName(name string) (prefix string, split bool) {
 	return "", false
 }
 
-// keepNewest removes all but the newest logs of one step. The error logs of earlier agents are counted separately.
-func keepNewest(dir *host.Dir, prefix string, keep int) error {
-	list, err := dir.Names(".")
-	if err != nil {
-		return err
-	}
-	var logs, errorLogs []string
-	for _, e := range list {
-		of, split := parseLogName(e.Name())
-		switch {
-		case of != prefix || !e.Type().IsRegular():
-		case split:
-			errorLogs = append(errorLogs, e.Name())
-		default:
-			logs = append(logs, e.Name())
-		}
-	}
-	var errs []error
-	for _, names := range [][]string{logs, errorLogs} { // sorted by name, which is by time
-		for len(names) > keep {
-			errs = append(errs, dir.Delete(names[0]))
-			names = names[1:]
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Removal is one file or directory that retention removes from the host.
 type Removal struct {
 	Path string `json:"path"`
 	Why  string `json:"why"`
 }
 
-// pruner removes what exceeds the limits, or only lists it.
-type pruner struct {
+// Pruner removes what exceeds the limits, or only lists it.
+type Pruner struct {
 	root    *host.Root
 	dry     bool
 	now     time.Time
-	removed []Removal
+	Removed []Removal
 }
 
-func (s *pruner) remove(dir *host.Dir, name, why string) error {
-	s.removed = append(s.removed, Removal{Path: path.Join(dir.Path, name), Why: why})
+// NewPruner makes a Pruner that has removed nothing yet.
+func NewPruner(root *host.Root) *Pruner { return &Pruner{root: root, now: time.Now()} }
+
+func (s *Pruner) remove(dir *host.Dir, name, why string) error {
+	s.Removed = append(s.Removed, Removal{Path: path.Join(dir.Path, name), Why: why})
 	if s.dry {
 		return nil
 	}
@@ -108,8 +109,8 @@ type logFile struct {
 	at     time.Time
 }
 
-// pruneLogs limits the logs below one directory by count, age and size.
-func (s *pruner) pruneLogs(folder string) error {
+// PruneLogs limits the logs below one directory by count, age and size.
+func (s *Pruner) PruneLogs(folder string) error {
 	dir, err := s.root.Dir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -160,8 +161,8 @@ func (s *pruner) pruneLogs(folder string) error {
 	return nil
 }
 
-// pruneCopies removes earlier copies of a package. inUse is always kept.
-func (s *pruner) pruneCopies(state *host.Dir, rec record.Package, inUse string) error {
+// PruneCopies removes earlier copies of a package. inUse is always kept.
+func (s *Pruner) PruneCopies(state *host.Dir, rec record.Package, inUse string) error {
 	list, err := state.Names(".")
 	if err != nil {
 		return err
@@ -175,16 +176,16 @@ func (s *pruner) pruneCopies(state *host.Dir, rec record.Package, inUse string) 
 		if !e.IsDir() {
 			continue
 		}
-		at := birthTime(state, e.Name())
-		if place, left := parseStagingName(e.Name()); left {
-			if place != inUse && s.now.Sub(at) > stagingAge && belongsToPackage(state, e.Name(), place, rec) {
+		at := delivery.BirthTime(state, e.Name())
+		if place, left := delivery.ParseStagingName(e.Name()); left {
+			if place != inUse && s.now.Sub(at) > stagingAge && delivery.IsCopyOf(state, e.Name(), place, rec) {
 				if err := s.remove(state, e.Name(), "no agent moved it into place"); err != nil {
 					return err
 				}
 			}
 			continue
 		}
-		if e.Name() != inUse && belongsToPackage(state, e.Name(), e.Name(), rec) {
+		if e.Name() != inUse && delivery.IsCopyOf(state, e.Name(), e.Name(), rec) {
 			copies = append(copies, earlier{e.Name(), at})
 		}
 	}
@@ -204,39 +205,8 @@ func (s *pruner) pruneCopies(state *host.Dir, rec record.Package, inUse string) 
 	return nil
 }
 
-// parseStagingName returns the final directory of a staged copy.
-func parseStagingName(name string) (place string, ok bool) {
-	for cut := len(name) - 1; cut > 0; cut-- {
-		if name[cut] == '.' && copyName.MatchString(name[:cut]) {
-			return name[:cut], true
-		}
-	}
-	return "", false
-}
-
-// belongsToPackage reports whether a copy is of this package: by its manifest, or else by its name. Then only versions
-// in the record count, because the name of another package may start with this one.
-func belongsToPackage(state *host.Dir, name, place string, rec record.Package) bool {
-	m, err := readManifest(state, name)
-	if err == nil && m.Package != "" {
-		return m.Package == rec.Name
-	}
-	parts := copyName.FindStringSubmatch(place)
-	if parts == nil {
-		return false
-	}
-	for _, v := range append([]record.Version{rec.Installed, rec.Previous}, rec.History...) {
-		for _, version := range []string{v.Release, v.Version} {
-			if version != "" && parts[1] == rec.Name+"-"+version {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// pruneInterrupts limits the number of records and flags of interrupts. Interrupts that are not done are kept.
-func (s *pruner) pruneInterrupts(state string) error {
+// PruneInterrupts limits the number of records and flags of interrupts. Interrupts that are not done are kept.
+func (s *Pruner) PruneInterrupts(state string) error {
 	if err := s.pruneOldest(path.Join(state, "interrupts", "records"), func(dir *host.Dir, name string) bool {
 		content, err := dir.ReadFile(name)
 		if err != nil || !strings.HasSuffix(name, ".json") {
@@ -250,7 +220,7 @@ func (s *pruner) pruneInterrupts(state string) error {
 	return s.pruneOldest(path.Join(state, "interrupts", "flags"), func(*host.Dir, string) bool { return true })
 }
 
-func (s *pruner) pruneOldest(folder string, over func(*host.Dir, string) bool) error {
+func (s *Pruner) pruneOldest(folder string, over func(*host.Dir, string) bool) error {
 	dir, err := s.root.Dir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -286,22 +256,10 @@ func (s *pruner) pruneOldest(folder string, over func(*host.Dir, string) bool) e
 	return nil
 }
 
-// pruneHost applies the retention limits. Its errors are only logged.
-func (t *stageRun) pruneHost() {
-	s := &pruner{root: t.Host, now: time.Now()}
-	err := s.pruneLogs(path.Join(t.LogDir, t.config.Name))
-	if path.Dir(path.Clean(t.CopyDir)) == path.Clean(t.StateDir) {
-		err = errors.Join(err, s.pruneCopies(t.state, t.rec, path.Base(path.Clean(t.CopyDir))))
-	}
-	for _, r := range s.removed {
-		t.Log.Info("removed", "path", r.Path, "why", r.Why)
-	}
-	t.logIgnored(err)
-}
-
 // Prune applies the retention limits to everything below the state and log roots, or only lists what it would remove.
 func Prune(root *host.Root, stateDir, logDir string, dry bool) ([]Removal, error) {
-	s := &pruner{root: root, dry: dry, now: time.Now()}
+	s := NewPruner(root)
+	s.dry = dry
 	names, err := record.ListPackages(root, stateDir)
 	if err != nil {
 		return nil, err
@@ -318,35 +276,16 @@ func Prune(root *host.Root, stateDir, logDir string, dry bool) ([]Removal, error
 	for _, name := range names {
 		rec, err := record.ReadPackage(root, stateDir, name)
 		if err == nil {
-			err = s.pruneCopies(state, rec, newestCopy(state, rec))
+			err = s.PruneCopies(state, rec, delivery.FindNewest(state, rec))
 		}
 		errs = append(errs, err)
 	}
-	logs, err := root.Dir(logDir)
-	if err == nil {
-		list, listErr := logs.Names(".")
-		errs = append(errs, listErr, logs.Close())
-		for _, e := range list {
-			if e.IsDir() {
-				errs = append(errs, s.pruneLogs(path.Join(logDir, e.Name())))
-			}
+	errs = append(errs, root.EachEntry(logDir, func(_ *host.Dir, e fs.DirEntry) error {
+		if e.IsDir() {
+			errs = append(errs, s.PruneLogs(path.Join(logDir, e.Name())))
 		}
-	}
-	errs = append(errs, s.pruneInterrupts(stateDir))
-	return s.removed, errors.Join(errs...)
-}
-
-// newestCopy is the copy that a running pod may use.
-func newestCopy(state *host.Dir, rec record.Package) string {
-	if rec.Installed.Version == pack.Uninstalled {
-		return ""
-	}
-	newest, at := "", time.Time{}
-	list, _ := state.Names(".")
-	for _, e := range list {
-		if made := birthTime(state, e.Name()); e.IsDir() && copyName.MatchString(e.Name()) && made.After(at) && belongsToPackage(state, e.Name(), e.Name(), rec) {
-			newest, at = e.Name(), made
-		}
-	}
-	return newest
+		return nil
+	}))
+	errs = append(errs, s.PruneInterrupts(stateDir))
+	return s.Removed, errors.Join(errs...)
 }

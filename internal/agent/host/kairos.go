@@ -1,17 +1,15 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package host
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
 
-	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -19,16 +17,16 @@ import (
 const cmdline = "/proc/cmdline"
 
 // DetectKairos reports whether the host runs Kairos, and which. It reads only /etc and the kernel command line.
-func DetectKairos(h *host.Root) (pack.Kairos, error) {
+func (r *Root) DetectKairos() (pack.Kairos, error) {
 	out := pack.Kairos{}
-	release, err := h.ReadFile("/etc/kairos-release")
+	release, err := r.ReadFile("/etc/kairos-release")
 	switch {
 	case err == nil:
 		out.Runs, out.Release = true, pack.KairosRelease(string(release))
 	case !errors.Is(err, fs.ErrNotExist):
 		return out, fmt.Errorf("looking for Kairos: %w", err)
 	default: // old images have it there
-		older, err := h.ReadFile("/etc/os-release")
+		older, err := r.ReadFile("/etc/os-release")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return out, fmt.Errorf("looking for Kairos: %w", err)
 		}
@@ -37,7 +35,7 @@ func DetectKairos(h *host.Root) (pack.Kairos, error) {
 	if !out.Runs {
 		return out, nil
 	}
-	line, err := h.ReadFile(cmdline)
+	line, err := r.ReadFile(cmdline)
 	if errors.Is(err, fs.ErrNotExist) {
 		line, err = os.ReadFile(cmdline)
 	}
@@ -45,22 +43,4 @@ func DetectKairos(h *host.Root) (pack.Kairos, error) {
 		out.Boot = pack.KairosBoot(string(line))
 	}
 	return out, nil
-}
-
-// ReportKairos writes the result of DetectKairos for a mounted host to the termination message and to out.
-func ReportKairos(mount string, set Settings, out io.Writer) error {
-	h, err := host.Open(mount)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = h.Close() }()
-	found, err := DetectKairos(h)
-	if err != nil {
-		return err
-	}
-	if err := writeMessageFile(set.MessageFile, found.Encode()); err != nil {
-		return fmt.Errorf("leaving behind what was found: %w", err)
-	}
-	_, err = fmt.Fprintf(out, "%s\n", found.Encode())
-	return err
 }

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package overlay lays the files of a package's root_dir over those of a host, and takes them away again.
+package overlay
 
 import (
 	"crypto/sha256"
@@ -10,11 +11,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -33,9 +36,9 @@ type Change struct {
 	old  *record.File    // what the record says
 }
 
-// planOverlay compares the root_dir of the package with the record and with the host. Without a package it removes
+// Plan compares the root_dir of the package with the record and with the host. Without a package it removes
 // everything.
-func planOverlay(root *host.Root, copied *host.Dir, was record.Overlay) (changes []Change, dirs map[string]fs.FileMode, err error) {
+func Plan(root *host.Root, copied *host.Dir, was record.Overlay) (changes []Change, dirs map[string]fs.FileMode, err error) {
 	dirs = map[string]fs.FileMode{}
 	wanted := map[string]bool{}
 	if copied != nil && copied.Exists(pack.OverlayDir) {
@@ -83,7 +86,7 @@ func planFile(root *host.Root, copied *host.Dir, name, at string, st fs.FileInfo
 		return c, err
 	}
 	c.want.UID, c.want.GID = 0, 0
-	if c.now, err = readContent(root, at); err != nil {
+	if c.now, err = ReadContent(root, at); err != nil {
 		return c, err
 	}
 	switch {
@@ -104,7 +107,7 @@ func planFile(root *host.Root, copied *host.Dir, name, at string, st fs.FileInfo
 func planRemoval(root *host.Root, f record.File) (Change, error) {
 	c := Change{Path: f.Path, old: &f, want: f.Origin}
 	var err error
-	if c.now, err = readContent(root, f.Path); err != nil {
+	if c.now, err = ReadContent(root, f.Path); err != nil {
 		return c, err
 	}
 	switch {
@@ -139,8 +142,8 @@ func hasSameContent(a, b *record.Content) bool {
 	return a.Digest == b.Digest && a.Link == b.Link && a.Mode == b.Mode
 }
 
-// readContent reads a path of the host; nil when nothing is there.
-func readContent(root *host.Root, at string) (*record.Content, error) {
+// ReadContent reads a path of the host; nil when nothing is there.
+func ReadContent(root *host.Root, at string) (*record.Content, error) {
 	dir, leaf, err := root.Parent(at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -174,55 +177,59 @@ func readFileContent(dir *host.Dir, name string, st fs.FileInfo) (*record.Conten
 		c.Digest, c.Mode = digest, st.Mode()
 		return c, err
 	}
-	return nil, newFault(pack.HostProblem, "%s is neither a file nor a link, so the overlay cannot replace it", path.Join(dir.Path, name))
+	return nil, fault.New(pack.HostProblem, "%s is neither a file nor a link, so the overlay cannot replace it", path.Join(dir.Path, name))
 }
 
-// applyOverlay copies root_dir to the host. Before the first change, the files it replaces are backed up and recorded.
-// After a run that was killed, every file has either the old or the new content, and the next run continues.
-func (t *stageRun) applyOverlay() error { return t.convergeOverlay(t.copied) }
+// Overlay is that of one package on a host.
+type Overlay struct {
+	Host *host.Root
+	Log  *slog.Logger
+	// Record is what the overlay has done before; it is kept in Held.
+	Record *record.Package
+	Held   *record.Held
+}
 
-// removeOverlay restores the files that the overlay replaced and removes those it created, unless they were changed
-// since.
-func (t *stageRun) removeOverlay() error { return t.convergeOverlay(nil) }
-
-func (t *stageRun) convergeOverlay(copied *host.Dir) error {
-	changes, dirs, err := planOverlay(t.Host, copied, t.rec.Overlay)
+// Converge copies root_dir of the package to the host; without a package it restores the files that the overlay replaced and removes those
+// it created, unless they were changed since. Before the first change, the files it replaces are backed up and recorded. After a run that
+// was killed, every file has either the old or the new content, and the next run continues.
+func (o *Overlay) Converge(copied *host.Dir) error {
+	changes, dirs, err := Plan(o.Host, copied, o.Record.Overlay)
 	if err != nil {
 		return err
 	}
-	fresh := t.listMissing(dirs)
-	stale := slices.ContainsFunc(t.rec.Overlay.Dirs, func(dir string) bool { _, wanted := dirs[dir]; return !wanted })
+	fresh := o.listMissing(dirs)
+	stale := slices.ContainsFunc(o.Record.Overlay.Dirs, func(dir string) bool { _, wanted := dirs[dir]; return !wanted })
 	if len(changes) == 0 && len(fresh) == 0 && !stale {
 		return nil
 	}
-	backup, err := t.held.OpenBackup(t.Host)
+	backup, err := o.Held.OpenBackup(o.Host)
 	if err != nil {
 		return err
 	}
 	defer backup.Close()
-	if err := t.recordOverlay(backup, changes, fresh); err != nil {
+	if err := o.recordOverlay(backup, changes, fresh); err != nil {
 		return err
 	}
 	for _, dir := range fresh {
-		made, err := t.Host.MakeDir(dir, dirs[dir])
+		made, err := o.Host.MakeDir(dir, dirs[dir])
 		if err != nil {
 			return err
 		}
 		_ = made.Close()
 	}
 	for _, c := range changes {
-		if err := t.applyChange(backup, copied, c); err != nil {
+		if err := o.applyChange(backup, copied, c); err != nil {
 			return err
 		}
 	}
-	return t.forgetRemoved(backup, changes, dirs)
+	return o.forgetRemoved(backup, changes, dirs)
 }
 
 // listMissing lists the directories of the overlay that do not exist on the host, outermost first.
-func (t *stageRun) listMissing(dirs map[string]fs.FileMode) []string {
+func (o *Overlay) listMissing(dirs map[string]fs.FileMode) []string {
 	var fresh []string
 	for dir := range dirs {
-		if _, err := t.Host.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if _, err := o.Host.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			fresh = append(fresh, dir)
 		}
 	}
@@ -231,7 +238,7 @@ func (t *stageRun) listMissing(dirs map[string]fs.FileMode) []string {
 }
 
 // recordOverlay backs up the files that are about to be replaced and records the changes before they are made.
-func (t *stageRun) recordOverlay(backup *host.Dir, changes []Change, fresh []string) error {
+func (o *Overlay) recordOverlay(backup *host.Dir, changes []Change, fresh []string) error {
 	for _, c := range changes {
 		if c.from == "" {
 			continue
@@ -242,7 +249,7 @@ func (t *stageRun) recordOverlay(backup *host.Dir, changes []Change, fresh []str
 		}
 		foreign := c.now != nil && (c.old == nil || !hasSameContent(c.now, &f.Wrote) && !hasSameContent(c.now, f.Before) && !hasSameContent(c.now, c.want))
 		if foreign && !hasSameContent(c.now, f.Origin) {
-			if err := t.backUpFile(backup, c); err != nil {
+			if err := o.backUpFile(backup, c); err != nil {
 				return err
 			}
 			f.Origin = c.now
@@ -252,23 +259,23 @@ func (t *stageRun) recordOverlay(backup *host.Dir, changes []Change, fresh []str
 			f.Before = &before
 		}
 		f.Wrote = *c.want
-		t.rec.Overlay.SetFile(f)
+		o.Record.Overlay.SetFile(f)
 	}
 	for _, dir := range fresh {
-		if !slices.Contains(t.rec.Overlay.Dirs, dir) {
-			t.rec.Overlay.Dirs = append(t.rec.Overlay.Dirs, dir)
+		if !slices.Contains(o.Record.Overlay.Dirs, dir) {
+			o.Record.Overlay.Dirs = append(o.Record.Overlay.Dirs, dir)
 		}
 	}
-	slices.Sort(t.rec.Overlay.Dirs)
-	return t.saveRecord()
+	slices.Sort(o.Record.Overlay.Dirs)
+	return o.Held.Save(*o.Record)
 }
 
 // backUpFile copies a file of the host to the backup, named by its digest.
-func (t *stageRun) backUpFile(backup *host.Dir, c Change) error {
+func (o *Overlay) backUpFile(backup *host.Dir, c Change) error {
 	if c.now.Link != "" || backup.Exists(c.now.Digest) {
 		return nil
 	}
-	dir, leaf, err := t.Host.Parent(c.Path)
+	dir, leaf, err := o.Host.Parent(c.Path)
 	if err != nil {
 		return err
 	}
@@ -283,23 +290,23 @@ func (t *stageRun) backUpFile(backup *host.Dir, c Change) error {
 		return err
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != c.now.Digest {
-		return errors.Join(newFault(pack.HostProblem, "%s on the host changed while it was being kept; nothing was replaced", c.Path), backup.Delete(c.now.Digest))
+		return errors.Join(fault.New(pack.HostProblem, "%s on the host changed while it was being kept; nothing was replaced", c.Path), backup.Delete(c.now.Digest))
 	}
 	return nil
 }
 
 // applyChange applies one change.
-func (t *stageRun) applyChange(backup, copied *host.Dir, c Change) error {
+func (o *Overlay) applyChange(backup, copied *host.Dir, c Change) error {
 	if c.Verb == "leave" {
-		t.warnLeft(c)
+		o.warnLeft(c)
 		return nil
 	}
-	dir, leaf, err := t.Host.Parent(c.Path)
+	dir, leaf, err := o.Host.Parent(c.Path)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	t.Log.Info("overlay", "verb", c.Verb, "path", c.Path, "why", c.Why)
+	o.Log.Info("overlay", "verb", c.Verb, "path", c.Path, "why", c.Why)
 	switch {
 	case c.Verb == "remove":
 		return errors.Join(dir.Delete(leaf), dir.SyncDir())
@@ -320,49 +327,49 @@ func (t *stageRun) applyChange(backup, copied *host.Dir, c Change) error {
 	return dir.WriteOwned(leaf, f, c.want.Mode, c.want.UID, c.want.GID)
 }
 
-func (t *stageRun) warnLeft(c Change) {
+func (o *Overlay) warnLeft(c Change) {
 	if hasSameContent(c.now, c.old.Origin) {
 		return
 	}
-	t.Log.Warn("a file the overlay put on the host is left as it is", "path", c.Path, "why", c.Why)
+	o.Log.Warn("a file the overlay put on the host is left as it is", "path", c.Path, "why", c.Why)
 }
 
 // forgetRemoved removes records of removed files, their directories, and backups that are not needed.
-func (t *stageRun) forgetRemoved(backup *host.Dir, changes []Change, dirs map[string]fs.FileMode) error {
+func (o *Overlay) forgetRemoved(backup *host.Dir, changes []Change, dirs map[string]fs.FileMode) error {
 	for _, c := range changes {
 		if c.from == "" {
-			t.rec.Overlay.RemoveFile(c.Path)
+			o.Record.Overlay.RemoveFile(c.Path)
 		}
 	}
 	var kept []string
-	for _, dir := range slices.Backward(t.rec.Overlay.Dirs) {
+	for _, dir := range slices.Backward(o.Record.Overlay.Dirs) {
 		if _, wanted := dirs[dir]; wanted {
 			kept = append(kept, dir)
 			continue
 		}
-		if parent, leaf, err := t.Host.Parent(dir); err == nil {
+		if parent, leaf, err := o.Host.Parent(dir); err == nil {
 			err := parent.Delete(leaf) // stays when it has other entries
 			if err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
-				t.logIgnored(err)
+				fault.LogIgnored(o.Log, err)
 			}
 			_ = parent.Close()
 		}
 	}
 	slices.Sort(kept)
-	t.rec.Overlay.Dirs = kept
-	if err := t.saveRecord(); err != nil {
+	o.Record.Overlay.Dirs = kept
+	if err := o.Held.Save(*o.Record); err != nil {
 		return err
 	}
-	return t.pruneBackup(backup)
+	return o.pruneBackup(backup)
 }
 
-func (t *stageRun) pruneBackup(backup *host.Dir) error {
+func (o *Overlay) pruneBackup(backup *host.Dir) error {
 	list, err := backup.Names(".")
 	if err != nil {
 		return err
 	}
 	for _, e := range list {
-		used := slices.ContainsFunc(t.rec.Overlay.Files, func(f record.File) bool { return f.Origin != nil && f.Origin.Digest == e.Name() })
+		used := slices.ContainsFunc(o.Record.Overlay.Files, func(f record.File) bool { return f.Origin != nil && f.Origin.Digest == e.Name() })
 		if !used {
 			if err := backup.Delete(e.Name()); err != nil {
 				return err

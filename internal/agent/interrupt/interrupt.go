@@ -1,54 +1,96 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package interrupt restarts services of a host, or reboots it, once per interrupt.
+package interrupt
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path"
 	"strings"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
+	"github.com/skyhook-k8s/skyhook/internal/agent/retain"
 	"github.com/skyhook-k8s/skyhook/internal/agent/step"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// interruptRun is one interrupt of the host, under the lock of the state root's interrupts.
-type interruptRun struct {
-	*Agent
-	pack.Interrupt
-	held *record.Interrupts
-	rec  record.Interrupt
-	out  *step.Output
+// Request is an interrupt of a host, as the operator asks for it.
+type Request struct {
+	Host     *host.Root
+	Log      *slog.Logger
+	StateDir string
+	Resource pack.ResourceID
+	// ID is the name under which it happens once; empty for operators that give none.
+	ID string
+	// Encoded is the interrupt.
+	Encoded string
+	// AfterFile is a pattern for a file of the host that the interrupt waits for, and Settle the minimum age of that file.
+	AfterFile string
+	Settle    time.Duration
+	// OpenOutput opens the log of the programs that it runs.
+	OpenOutput func(folder, name string) (out *step.Output, done func())
 }
 
-// runInterrupt executes the interrupt, once per ID. It needs no package.
-func (a *Agent) runInterrupt(ctx context.Context) error {
-	asked, err := pack.DecodeInterrupt(a.Request.Interrupt)
+// Result is what is known of an interrupt that happened.
+type Result struct {
+	Reason string
+	Reboot *pack.Reboot
+}
+
+// interruptRun is one interrupt of the host, under the lock of the state root's interrupts.
+type interruptRun struct {
+	*Request
+	pack.Interrupt
+	held   *record.Interrupts
+	rec    record.Interrupt
+	out    *step.Output
+	result Result
+}
+
+// Run executes the interrupt, once per ID. It needs no package.
+func (r *Request) Run(ctx context.Context) (Result, error) {
+	d := &interruptRun{Request: r}
+	err := d.run(ctx)
+	return d.result, err
+}
+
+// HasBegun reports whether the interrupt is recorded.
+func (r *Request) HasBegun() bool {
+	asked, err := pack.DecodeInterrupt(r.Encoded)
 	if err != nil {
-		return newFault(pack.BadUsage, "%w", err)
+		return false
 	}
-	if asked.Type == pack.InterruptScript {
-		a.Log.Warn("script interrupts do nothing")
+	id, err := r.identify(asked)
+	return err == nil && record.HasInterrupt(r.Host, r.StateDir, id)
+}
+
+func (d *interruptRun) run(ctx context.Context) (err error) {
+	if d.Interrupt, err = pack.DecodeInterrupt(d.Encoded); err != nil {
+		return fault.New(pack.BadUsage, "%w", err)
+	}
+	if d.Type == pack.InterruptScript {
+		d.Log.Warn("script interrupts do nothing")
 		return nil
 	}
-	id, err := a.interruptID(asked)
+	id, err := d.identify(d.Interrupt)
 	if err != nil {
 		return err
 	}
 	// Wait before taking the lock: other interrupts of this host need not wait for that file.
-	if a.AfterFile != "" && !record.HasInterrupt(a.Host, a.StateDir, id) {
-		if err := a.awaitFile(ctx); err != nil {
+	if d.AfterFile != "" && !record.HasInterrupt(d.Host, d.StateDir, id) {
+		if err := d.awaitFile(ctx); err != nil {
 			return err
 		}
 	}
-	d := &interruptRun{Agent: a, Interrupt: asked}
-	if d.held, err = a.holdInterrupts(ctx); err != nil {
+	if d.held, err = d.lock(ctx); err != nil {
 		return err
 	}
 	defer d.held.Release()
@@ -71,7 +113,7 @@ func (d *interruptRun) loadInterrupt(id string) error {
 		d.Log.Warn(broken)
 	}
 	if rec.State == record.Lost {
-		return newFault(pack.InterruptFailed, "the record of interrupt %s was unreadable, so nobody knows whether the host already went through it; it is not asked for again under this id", id)
+		return fault.New(pack.InterruptFailed, "the record of interrupt %s was unreadable, so nobody knows whether the host already went through it; it is not asked for again under this id", id)
 	}
 	d.rec = rec
 	d.rec.Type = string(d.Type)
@@ -84,53 +126,45 @@ func (d *interruptRun) loadInterrupt(id string) error {
 func (d *interruptRun) carryOut(ctx context.Context) error {
 	if d.Type == pack.InterruptNoop {
 		err := d.recordDone("nothing to do")
-		d.logIgnored(d.removeAwaitedFiles())
+		fault.LogIgnored(d.Log, d.removeAwaitedFiles())
 		return err
 	}
 	folder := "interrupts"
 	if d.Resource.Package != "" {
 		folder = path.Join(d.Resource.Package, d.Resource.Version, folder)
 	}
-	out, done := d.openOutput(folder, d.Type.AgentName())
+	out, done := d.OpenOutput(folder, d.Type.AgentName())
 	defer done()
 	d.out = out
 	out.WriteNote("interrupt " + string(d.Type) + " " + strings.Join(d.Services, " ") + " id " + d.rec.ID)
 	switch d.Type {
 	case pack.InterruptReboot:
 		return d.rebootHost(ctx)
-	case pack.InterruptService:
-		return d.restartNamed(ctx)
-	case pack.InterruptRestartAllServices:
-		return d.restartAll(ctx)
+	case pack.InterruptService, pack.InterruptRestartAllServices:
+		return d.restartServices(ctx)
 	}
-	return newFault(pack.BadUsage, "interrupt type %q is not known to this agent", d.Type)
+	return fault.New(pack.BadUsage, "interrupt type %q is not known to this agent", d.Type)
 }
 
-// interruptID identifies an interrupt, which is executed once. For operators without IDs it is made of the resource and
+// identify names an interrupt, which is executed once. For operators without IDs it is made of the resource and
 // the interrupt.
-func (a *Agent) interruptID(i pack.Interrupt) (string, error) {
-	if a.InterruptID != "" {
-		return a.InterruptID, nil
+func (r *Request) identify(i pack.Interrupt) (string, error) {
+	if r.ID != "" {
+		return r.ID, nil
 	}
-	if a.Resource.Package == "" {
-		return "", newFault(pack.BadUsage, "an interrupt needs a name under which it happens once: set %s (or %s)", pack.EnvInterruptID, pack.EnvResourceID)
+	if r.Resource.Package == "" {
+		return "", fault.New(pack.BadUsage, "an interrupt needs a name under which it happens once: set %s (or %s)", pack.EnvInterruptID, pack.EnvResourceID)
 	}
-	return strings.Join(append([]string{a.Resource.String(), string(i.Type)}, i.Services...), " "), nil
+	return strings.Join(append([]string{r.Resource.String(), string(i.Type)}, i.Services...), " "), nil
 }
 
-func (a *Agent) holdInterrupts(ctx context.Context) (*record.Interrupts, error) {
-	state, err := a.Host.MakeDir(a.StateDir, 0o755)
+func (r *Request) lock(ctx context.Context) (*record.Interrupts, error) {
+	state, err := r.Host.MakeDir(r.StateDir, 0o755)
 	if err != nil {
 		return nil, err
 	}
 	_ = state.Close()
-	wait, cancel := context.WithTimeoutCause(ctx, lockWait, errLocked)
-	defer cancel()
-	held, err := record.LockInterrupts(wait, a.Host, a.StateDir, func() { a.Log.Info("waiting for another agent that interrupts this host") })
-	if errors.Is(err, errLocked) {
-		return nil, newFault(pack.RetryLater, "another agent has been interrupting this host for more than %s: %w", lockWait, err)
-	}
-	return held, err
+	return record.LockInterrupts(ctx, r.Host, r.StateDir, func() { r.Log.Info("waiting for another agent that interrupts this host") })
 }
 
 // flagNames are the names of the flags that earlier agents set for the commands of the interrupt.
@@ -152,7 +186,7 @@ func (d *interruptRun) flagNames() []string {
 // happenedBefore reports whether an earlier agent executed this interrupt. It set the flag of a reboot before
 // requesting it, so a reboot counts only if the host has booted since.
 func (d *interruptRun) happenedBefore() bool {
-	if d.InterruptID != "" || d.Resource.Package == "" {
+	if d.ID != "" || d.Resource.Package == "" {
 		return false
 	}
 	state, err := d.Host.Dir(d.StateDir)
@@ -182,7 +216,7 @@ func (d *interruptRun) reportDone() error {
 		d.rec.To = boot // the host may have booted again since: the node reports the boot that runs
 	}
 	d.setReason("it was done before")
-	d.logIgnored(d.writeFlags())
+	fault.LogIgnored(d.Log, d.writeFlags())
 	return nil
 }
 
@@ -193,9 +227,8 @@ func (d *interruptRun) recordDone(what string) error {
 		return err
 	}
 	d.setReason(what)
-	d.logIgnored(d.writeFlags())
-	s := &pruner{root: d.Host, now: time.Now()}
-	d.logIgnored(s.pruneInterrupts(d.StateDir))
+	fault.LogIgnored(d.Log, d.writeFlags())
+	fault.LogIgnored(d.Log, retain.NewPruner(d.Host).PruneInterrupts(d.StateDir))
 	return nil
 }
 
@@ -226,87 +259,60 @@ func (d *interruptRun) reportSystem(r *pack.Reboot) {
 	if boot, err := d.Host.BootID(); err != nil || boot != r.To {
 		return
 	}
-	if found, err := DetectKairos(d.Host); err == nil && found.Runs {
+	if found, err := d.Host.DetectKairos(); err == nil && found.Runs {
 		r.Version, r.System = found.Version(), found.Boot
 	}
 }
 
 // awaitFile waits for a matching file of the host. The last element of the path may be a pattern.
-func (a *Agent) awaitFile(ctx context.Context) error {
-	dir, pattern := path.Split(a.AfterFile)
-	if _, err := path.Match(pattern, ""); err != nil || !path.IsAbs(a.AfterFile) || strings.ContainsAny(dir, "*?[") || pattern == "" {
-		return newFault(pack.BadUsage, "--after-file %q must be an absolute path on the host whose last element is a name or a pattern such as done-*", a.AfterFile)
+func (r *Request) awaitFile(ctx context.Context) error {
+	dir, pattern := path.Split(r.AfterFile)
+	if _, err := path.Match(pattern, ""); err != nil || !path.IsAbs(r.AfterFile) || strings.ContainsAny(dir, "*?[") || pattern == "" {
+		return fault.New(pack.BadUsage, "--after-file %q must be an absolute path on the host whose last element is a name or a pattern such as done-*", r.AfterFile)
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for first := true; ; first = false {
-		found, err := a.findMatchingFile(path.Clean(dir), pattern, a.Settle)
+		found := ""
+		err := r.eachAwaitedFile(func(_ *host.Dir, e fs.DirEntry) error {
+			if st, err := e.Info(); err == nil && (r.Settle == 0 || time.Since(st.ModTime()) >= r.Settle) {
+				found = cmp.Or(found, e.Name())
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
 		if found != "" {
-			a.Log.Info("found", "file", path.Join(dir, found))
+			r.Log.Info("found", "file", path.Join(dir, found))
 			return nil
 		}
 		if first {
-			a.Log.Info("waiting for a file", "pattern", a.AfterFile)
+			r.Log.Info("waiting for a file", "pattern", r.AfterFile)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s on the host: %w", a.AfterFile, context.Cause(ctx))
+			return fmt.Errorf("waiting for %s on the host: %w", r.AfterFile, context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
 }
 
-// findMatchingFile finds a file whose name matches and that has at least that age.
-func (a *Agent) findMatchingFile(folder, pattern string, age time.Duration) (string, error) {
-	dir, err := a.Host.Dir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	list, err := dir.Names(".")
-	if err != nil {
-		return "", err
-	}
-	for _, e := range list {
-		if ok, _ := path.Match(pattern, e.Name()); !ok || !e.Type().IsRegular() {
-			continue
+// eachAwaitedFile visits the files that the interrupt waits for.
+func (r *Request) eachAwaitedFile(see func(*host.Dir, fs.DirEntry) error) error {
+	dir, pattern := path.Split(r.AfterFile)
+	return r.Host.EachEntry(path.Clean(dir), func(in *host.Dir, e fs.DirEntry) error {
+		if ok, err := path.Match(pattern, e.Name()); !ok || err != nil || !e.Type().IsRegular() {
+			return nil
 		}
-		if age > 0 {
-			st, err := e.Info()
-			if err != nil || time.Since(st.ModTime()) < age {
-				continue
-			}
-		}
-		return e.Name(), nil
-	}
-	return "", nil
+		return see(in, e)
+	})
 }
 
 // removeAwaitedFiles removes the files that an interrupt waited for, after its start is recorded.
-func (a *Agent) removeAwaitedFiles() error {
-	if a.AfterFile == "" {
+func (r *Request) removeAwaitedFiles() error {
+	if r.AfterFile == "" {
 		return nil
 	}
-	dir, pattern := path.Split(a.AfterFile)
-	for {
-		found, err := a.findMatchingFile(path.Clean(dir), pattern, 0)
-		if err != nil || found == "" {
-			return err
-		}
-		var in *host.Dir
-		if in, err = a.Host.Dir(path.Clean(dir)); err != nil {
-			return err
-		}
-		err = in.Delete(found)
-		_ = in.Close()
-		if err != nil {
-			return err
-		}
-	}
+	return r.eachAwaitedFile(func(in *host.Dir, e fs.DirEntry) error { return in.Delete(e.Name()) })
 }

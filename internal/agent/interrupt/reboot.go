@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package interrupt
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/agent/systemd"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -34,10 +35,10 @@ func (d *interruptRun) rebootHost(ctx context.Context) error {
 		return d.recordDone("the host rebooted")
 	}
 	if d.held.Dir.IsInMemory() {
-		return newFault(pack.HostProblem, "the state root %s is kept in memory, so the host would forget that it rebooted and do it again and again; put the state root on a disk", d.StateDir)
+		return fault.New(pack.HostProblem, "the state root %s is kept in memory, so the host would forget that it rebooted and do it again and again; put the state root on a disk", d.StateDir)
 	}
 	if d.rec.Asks >= rebootAsks {
-		return newFault(pack.InterruptFailed, "the host was asked %d times to reboot and is still in boot %s; find out what holds it up, then ask under a new interrupt id", d.rec.Asks, boot)
+		return fault.New(pack.InterruptFailed, "the host was asked %d times to reboot and is still in boot %s; find out what holds it up, then ask under a new interrupt id", d.rec.Asks, boot)
 	}
 	control, how, done, err := systemd.Connect(ctx, d.Host, d.out)
 	if err != nil {
@@ -49,16 +50,16 @@ func (d *interruptRun) rebootHost(ctx context.Context) error {
 		if err := d.held.Save(d.rec); err != nil {
 			return err
 		}
-		d.logIgnored(d.removeAwaitedFiles())
+		fault.LogIgnored(d.Log, d.removeAwaitedFiles())
 		d.Log.Info("asking the host to reboot", "by", how, "boot", boot, "asked", d.rec.Asks)
 		if err := control.Ask(ctx, systemd.Reboot); err != nil && context.Cause(ctx) == nil {
-			return newFault(pack.InterruptFailed, "the host refused to reboot: %w", err)
+			return fault.New(pack.InterruptFailed, "the host refused to reboot: %w", err)
 		}
 		if err := d.awaitReboot(ctx); err != nil {
 			return err
 		}
 	}
-	return newFault(pack.InterruptFailed, "the host was asked %d times to reboot and did not go down", d.rec.Asks)
+	return fault.New(pack.InterruptFailed, "the host was asked %d times to reboot and did not go down", d.rec.Asks)
 }
 
 // awaitReboot waits until the reboot kills the agent.

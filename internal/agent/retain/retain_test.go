@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package retain
 
 import (
 	"errors"
@@ -56,17 +56,17 @@ func TestLogsAreBoundedInBytes(t *testing.T) {
 	for i := range 4 {
 		a.createFile(fmt.Sprintf("logs/p/1.0.0/step%d.sh-2026-01-0%d-000000.log", i, i+1), 100<<20, time.Duration(10-i)*time.Hour)
 	}
-	s := &pruner{root: a.root, now: time.Now()}
-	if err := s.pruneLogs("/logs/p"); err != nil {
+	s := NewPruner(a.root)
+	if err := s.PruneLogs("/logs/p"); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.removed) != 2 || a.countFiles("logs/p/1.0.0/step[23].sh-*") != 2 {
-		t.Errorf("removed %+v", s.removed)
+	if len(s.Removed) != 2 || a.countFiles("logs/p/1.0.0/step[23].sh-*") != 2 {
+		t.Errorf("removed %+v", s.Removed)
 	}
 	a.createFile("logs/big/1.0.0/step.sh-2026-01-01-000000.log", logBytes+1, time.Hour)
-	s = &pruner{root: a.root, now: time.Now()}
-	if err := s.pruneLogs("/logs/big"); err != nil || len(s.removed) != 0 {
-		t.Errorf("the only log is gone: %+v, %v", s.removed, err)
+	s = NewPruner(a.root)
+	if err := s.PruneLogs("/logs/big"); err != nil || len(s.Removed) != 0 {
+		t.Errorf("the only log is gone: %+v, %v", s.Removed, err)
 	}
 }
 
@@ -88,8 +88,8 @@ func TestInterruptsAreBounded(t *testing.T) {
 		}
 		a.createFile(fmt.Sprintf("state/interrupts/flags/id%02d/no_op.complete", i), 1, 0)
 	}
-	s := &pruner{root: a.root, now: time.Now()}
-	if err := s.pruneInterrupts("/state"); err != nil {
+	s := NewPruner(a.root)
+	if err := s.PruneInterrupts("/state"); err != nil {
 		t.Fatal(err)
 	}
 	if n := a.countFiles("state/interrupts/records/*.json"); n != interruptsKept+3 || a.countFiles("state/interrupts/records/i0[0-2]-*") != 3 || a.countFiles("state/interrupts/records/i03-*") != 0 {
@@ -118,12 +118,12 @@ func TestCopiesOfUninstalledPackages(t *testing.T) {
 		after  time.Duration
 		remain int
 	}{{time.Minute, 5}, {2 * stagingAge, 2}} {
-		s := &pruner{root: a.root, now: time.Now().Add(c.after)}
-		if err := s.pruneCopies(state, rec, "tuning-1.0.0-"+uid+"-2"); err != nil {
+		s := &Pruner{root: a.root, now: time.Now().Add(c.after)}
+		if err := s.PruneCopies(state, rec, "tuning-1.0.0-"+uid+"-2"); err != nil {
 			t.Fatal(err)
 		}
 		if n := a.countFiles("state/*"); n != c.remain {
-			t.Errorf("after %s %d copies stay, want %d: removed %+v", c.after, n, c.remain, s.removed)
+			t.Errorf("after %s %d copies stay, want %d: removed %+v", c.after, n, c.remain, s.Removed)
 		}
 	}
 	if a.countFiles("state/other-*") != 1 || a.countFiles("state/tuning-1.0.0-"+uid+"-2") != 1 {
