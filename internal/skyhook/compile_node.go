@@ -25,7 +25,7 @@ type nodeResult struct {
 	out         *rollout.Target // nil if the Skyhook has nothing to do with the node
 	target      *plan.Target    // the same for those who record and report
 	edits       []node.NamedEdit
-	definitions []*plan.Definition // used by a step, no longer in the spec and frozen nowhere
+	definitions []*plan.Definition // used by a step, and not in the spec
 	pulls       []plan.ImagePull   // of images without an explicit digest
 	unnamed     []plan.ImagePull   // without a digest that could be recorded
 	readsClock  bool               // it depends on the clock

@@ -5,6 +5,7 @@ package skyhook
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -252,6 +253,24 @@ func TestFrozenDefinitions(t *testing.T) {
 	gone := w.compile(s).Superfluous(append(all(), w.compile(s).NodeMetadata(&node.Node{Name: "vanished"}), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}}))
 	if len(gone) != 4 || slices.Contains(gone, "somebody-elses") {
 		t.Errorf("%v go after everything was removed", gone)
+	}
+}
+
+// TestDefinitionOfRemoval checks that the definition of a removal that has not begun stays: no node records it when an earlier
+// Skyhook of that name was deleted before the package was complete.
+func TestDefinitionOfRemoval(t *testing.T) {
+	w := newTestCluster(t)
+	n := w.addNode("n1")
+	w.drive(w.apply(simple))
+	delete(n.Annotations, v1alpha1.PrefixRecord+"demo")
+	w.bumpVersion(n)
+	w.recreate(strings.Replace(simple, "1.0.0", "0.9.0", 1))
+	s := w.skyhooks[0]
+	if c := w.compile(s); len(c.extra) != 1 {
+		t.Fatalf("the removal has the definitions %v", c.extra)
+	}
+	if gone := w.compile(s).Superfluous(slices.Collect(maps.Values(w.maps))); len(gone) > 0 {
+		t.Errorf("%v go before the removal", gone)
 	}
 }
 

@@ -67,10 +67,9 @@ func (c *nodeCompiler) addStrays(out *rollout.Target, used map[*podstate.Pod]boo
 
 // keepDefinition keeps a definition until the step that uses it has ended.
 func (c *nodeCompiler) keepDefinition(d *plan.Definition) {
-	if c.facts.ByHash[d.Hash] != nil || c.facts.Frozen[d.Hash] != nil {
-		return
+	if c.facts.ByHash[d.Hash] == nil {
+		c.result.definitions = append(c.result.definitions, d)
 	}
-	c.result.definitions = append(c.result.definitions, d)
 }
 
 func (c *nodeCompiler) compileTask(w *plan.Diff, st *plan.Step, used map[*podstate.Pod]bool) rollout.Task {

@@ -95,7 +95,6 @@ var causes = []struct {
 
 // unmended are causes that find a fault which is known and not mended yet. They happen only where they are asked for by name.
 var unmended = map[Cause]string{
-	HangPods:  "while a package is to be uninstalled on one node and a pod hangs on another, a ConfigMap is created and deleted again in turn (seed 20182)",
 	HangPulls: "a pull that hangs gives its place away after half an hour, and is not tried again before a person deletes its pod",
 }
 

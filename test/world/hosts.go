@@ -374,7 +374,7 @@ func (r *Run) collectGarbage() {
 			exists[string(meta(c).GetUID())] = true
 		}
 	}
-	for _, k := range []Kind{Pods, ConfigMaps, Jobs, NodeOps} {
+	for _, k := range []Kind{Pods, ConfigMaps, Revisions, Jobs, NodeOps} {
 		for _, key := range r.server.keys(k) {
 			owner := metav1.GetControllerOfNoCopy(meta(r.server.objects[k.Kind][key]))
 			isOurs := owner != nil && (strings.HasSuffix(owner.APIVersion, "/v1alpha1") || owner.Kind == Jobs.Kind)

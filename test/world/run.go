@@ -212,8 +212,8 @@ func (r *Run) advanceCaches() {
 }
 
 // restTime is how long nothing must change until the cluster is at rest. What is asked for again in a moment, such as a status that was
-// written a second ago, must not pass for rest.
-const restTime = 10 * time.Minute
+// written a second ago, must not pass for rest, nor must a drain that waits for a protected pod.
+const restTime = protectedFor + time.Minute
 
 // awaitRest makes turns without events until the cluster has come to rest, and checks what must be true then.
 func (r *Run) awaitRest() {
