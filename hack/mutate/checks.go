@@ -20,7 +20,7 @@ var checks = []struct {
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/", [][]string{worldRuns}},
-	{"internal/agent/", [][]string{{"./internal/agent/delivery"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
+	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
 }
 
 // worldRuns are random runs of a whole cluster.

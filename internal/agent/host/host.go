@@ -24,8 +24,8 @@ import (
 // Local as a root mount means that the agent runs on the host itself.
 const Local = "local"
 
-// maxFile bounds the files that ReadFile reads; no file of the agent comes close to it.
-const maxFile = 16 << 20
+// MaxFile bounds what ReadFile reads, and what Write and WriteUnsynced write to be read again.
+const MaxFile = 16 << 20
 
 // Root is the host's / as the agent sees it.
 type Root struct {
@@ -182,11 +182,11 @@ func (r *Root) ReadFile(name string) ([]byte, error) {
 	return content, nil
 }
 
-// readBounded reads a file that is not larger than maxFile.
+// readBounded reads a file that is not larger than MaxFile.
 func readBounded(f *os.File) ([]byte, error) {
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+	content, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err == nil && len(content) > MaxFile {
+		err = fmt.Errorf("it is larger than %d MiB", MaxFile>>20)
 	}
 	return content, err
 }

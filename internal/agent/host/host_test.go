@@ -175,7 +175,7 @@ func TestWriteIsAtomic(t *testing.T) {
 	if err := os.Symlink("/target", filepath.Join(root, "a/b", tempName("file"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := dir.Write("file", strings.NewReader("new"), 0o640); err != nil {
+	if err := dir.Write("file", []byte("new"), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := os.ReadFile(filepath.Join(root, "target")); string(got) != "not ours" {
@@ -189,7 +189,7 @@ func TestWriteIsAtomic(t *testing.T) {
 		t.Errorf("changes %v, want %v", changes, want)
 	}
 	// A failing source leaves the old content and no other file.
-	err = dir.Write("file", io.MultiReader(strings.NewReader("half"), failingReader{}), 0o600)
+	err = dir.WriteOwned("file", io.MultiReader(strings.NewReader("half"), failingReader{}), 0o600, os.Geteuid(), os.Getegid())
 	if err == nil || !strings.Contains(err.Error(), "writing /a/b/file on the host: it broke") {
 		t.Errorf("error %v", err)
 	}

@@ -23,12 +23,12 @@ import (
 var ErrFull = errors.New("the host's disk is full")
 
 // Write replaces a file atomically: after a crash it has either the old or the new content. When Write returns, the new
-// content survives a power failure. An existing link of that name is replaced, not followed.
-func (d *Dir) Write(name string, content io.Reader, mode fs.FileMode) error {
-	return d.writeOnce(name, content, attributes{mode: mode}, true)
+// content survives a power failure. An existing link of that name is replaced, not followed. What ReadFile could not read again is an error.
+func (d *Dir) Write(name string, content []byte, mode fs.FileMode) error {
+	return d.writeBounded(name, string(content), mode, true)
 }
 
-// WriteOwned is Write with an owner for the file.
+// WriteOwned is Write for a file of any size, with an owner.
 func (d *Dir) WriteOwned(name string, content io.Reader, mode fs.FileMode, uid, gid int) error {
 	return d.writeOnce(name, content, attributes{mode: mode, uid: uid, gid: gid, owned: true}, true)
 }
@@ -41,7 +41,14 @@ type attributes struct {
 
 // WriteUnsynced is Write without fsync, for files that only people read.
 func (d *Dir) WriteUnsynced(name, content string, mode fs.FileMode) error {
-	return d.writeOnce(name, strings.NewReader(content), attributes{mode: mode}, false)
+	return d.writeBounded(name, content, mode, false)
+}
+
+func (d *Dir) writeBounded(name, content string, mode fs.FileMode, durable bool) error {
+	if len(content) > MaxFile {
+		return fmt.Errorf("writing %s on the host: it would be larger than %d MiB and could not be read again; it was left as it is", path.Join(d.Path, name), MaxFile>>20)
+	}
+	return d.writeOnce(name, strings.NewReader(content), attributes{mode: mode}, durable)
 }
 
 func (d *Dir) writeOnce(name string, content io.Reader, as attributes, durable bool) error {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -202,14 +203,11 @@ func (o *Overlay) Converge(copied *host.Dir) error {
 	if len(changes) == 0 && len(fresh) == 0 && !stale {
 		return nil
 	}
-	backup, err := o.Held.OpenBackup(o.Host)
+	backup, err := o.recordOverlay(changes, fresh)
 	if err != nil {
 		return err
 	}
 	defer backup.Close()
-	if err := o.recordOverlay(backup, changes, fresh); err != nil {
-		return err
-	}
 	for _, dir := range fresh {
 		made, err := o.Host.MakeDir(dir, dirs[dir])
 		if err != nil {
@@ -237,8 +235,33 @@ func (o *Overlay) listMissing(dirs map[string]fs.FileMode) []string {
 	return fresh
 }
 
-// recordOverlay backs up the files that are about to be replaced and records the changes before they are made.
-func (o *Overlay) recordOverlay(backup *host.Dir, changes []Change, fresh []string) error {
+// recordOverlay records the changes before they are made, and backs up the files that are about to be replaced. It returns the directory
+// of the backups.
+func (o *Overlay) recordOverlay(changes []Change, fresh []string) (*host.Dir, error) {
+	next, replaced := o.planRecord(changes, fresh)
+	if err := requireReadable(next, changes); err != nil {
+		return nil, err
+	}
+	backup, err := o.Held.OpenBackup(o.Host)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range replaced {
+		if err := o.backUpFile(backup, c); err != nil {
+			return nil, errors.Join(err, backup.Close())
+		}
+	}
+	*o.Record = next
+	if err := o.Held.Save(next); err != nil {
+		return nil, errors.Join(err, backup.Close())
+	}
+	return backup, nil
+}
+
+// planRecord returns the record with the changes, and those that replace a file which is nobody's backup yet.
+func (o *Overlay) planRecord(changes []Change, fresh []string) (next record.Package, replaced []Change) {
+	next = *o.Record
+	next.Overlay = record.Overlay{Files: slices.Clone(next.Overlay.Files), Dirs: slices.Clone(next.Overlay.Dirs)}
 	for _, c := range changes {
 		if c.from == "" {
 			continue
@@ -249,9 +272,7 @@ func (o *Overlay) recordOverlay(backup *host.Dir, changes []Change, fresh []stri
 		}
 		foreign := c.now != nil && (c.old == nil || !hasSameContent(c.now, &f.Wrote) && !hasSameContent(c.now, f.Before) && !hasSameContent(c.now, c.want))
 		if foreign && !hasSameContent(c.now, f.Origin) {
-			if err := o.backUpFile(backup, c); err != nil {
-				return err
-			}
+			replaced = append(replaced, c)
 			f.Origin = c.now
 		}
 		if c.old != nil && !hasSameContent(&f.Wrote, c.want) {
@@ -259,15 +280,29 @@ func (o *Overlay) recordOverlay(backup *host.Dir, changes []Change, fresh []stri
 			f.Before = &before
 		}
 		f.Wrote = *c.want
-		o.Record.Overlay.SetFile(f)
+		next.Overlay.SetFile(f)
 	}
 	for _, dir := range fresh {
-		if !slices.Contains(o.Record.Overlay.Dirs, dir) {
-			o.Record.Overlay.Dirs = append(o.Record.Overlay.Dirs, dir)
+		if !slices.Contains(next.Overlay.Dirs, dir) {
+			next.Overlay.Dirs = append(next.Overlay.Dirs, dir)
 		}
 	}
-	slices.Sort(o.Record.Overlay.Dirs)
-	return o.Held.Save(*o.Record)
+	slices.Sort(next.Overlay.Dirs)
+	return next, replaced
+}
+
+// requireReadable returns an error when the record would become too large to be read again. What is delivered may fill a half of it: a
+// check that passes records each file once more.
+func requireReadable(next record.Package, changes []Change) error {
+	if !slices.ContainsFunc(changes, func(c Change) bool { return c.from != "" }) {
+		return nil // it becomes smaller
+	}
+	next.Delivered = nil
+	content, err := record.Encode(next)
+	if err == nil && len(content) > host.MaxFile/2 {
+		err = fault.New(pack.InvalidPackage, "%s has too many files: with %d of them the record of the package would become larger than %d MiB and could not be read again; nothing was changed on the host; deliver an archive that a step unpacks", pack.OverlayDir, len(next.Overlay.Files), host.MaxFile>>20)
+	}
+	return err
 }
 
 // backUpFile copies a file of the host to the backup, named by its digest.
@@ -286,7 +321,7 @@ func (o *Overlay) backUpFile(backup *host.Dir, c Change) error {
 	}
 	defer f.Close()
 	sum := sha256.New()
-	if err := backup.Write(c.now.Digest, io.TeeReader(f, sum), 0o600); err != nil {
+	if err := backup.WriteOwned(c.now.Digest, io.TeeReader(f, sum), 0o600, os.Geteuid(), os.Getegid()); err != nil {
 		return err
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != c.now.Digest {

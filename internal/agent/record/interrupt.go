@@ -4,7 +4,6 @@
 package record
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -150,7 +149,7 @@ func (r *Interrupts) Save(i Interrupt) error {
 	if err != nil {
 		return fmt.Errorf("encoding the record of interrupt %s: %w", i.ID, err)
 	}
-	return r.Dir.Write(interruptFile(i.ID), bytes.NewReader(content), 0o600)
+	return r.Dir.Write(interruptFile(i.ID), content, 0o600)
 }
 
 // ReadInterrupts lists the interrupts below a state root, without a lock.

@@ -143,6 +143,31 @@ func TestBrokenRecordsKeepTheirNumbers(t *testing.T) {
 	}
 }
 
+// TestSaveRefusesWhatLoadCannotRead saves a record that is too large: the one before it stays, and is read again.
+func TestSaveRefusesWhatLoadCannotRead(t *testing.T) {
+	root, err := host.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	h, err := LockPackage(context.Background(), root, "/state", "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Release()
+	p := Package{Schema: Schema, Name: "a", Installed: Version{Version: "1.0.0"}}
+	if err := h.Save(p); err != nil {
+		t.Fatal(err)
+	}
+	p.Overlay.Dirs = []string{"/" + strings.Repeat("a", host.MaxFile)}
+	if err := h.Save(p); err == nil || !strings.Contains(err.Error(), "/state/records/a/record.json on the host: it would be larger than 16 MiB") {
+		t.Error(err)
+	}
+	if again, broken, err := h.Load(); err != nil || broken != "" || again.Installed.Version != "1.0.0" {
+		t.Errorf("%+v %q %v", again.Installed, broken, err)
+	}
+}
+
 func TestLockPackageRejectsNames(t *testing.T) {
 	root, err := host.Open(t.TempDir())
 	if err != nil {

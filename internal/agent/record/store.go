@@ -110,7 +110,7 @@ func (h *Held) Save(p Package) error {
 	if err != nil {
 		return fmt.Errorf("encoding the record of %s: %w", p.Name, err)
 	}
-	return h.Dir.Write(recordFile, bytes.NewReader(content), 0o600)
+	return h.Dir.Write(recordFile, content, 0o600)
 }
 
 // OpenBackup opens the directory for files that the overlay replaces.
@@ -161,7 +161,7 @@ func copyAside(dir *host.Dir, name string, content []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return aside, dir.Write(aside, bytes.NewReader(content), 0o600)
+	return aside, dir.Write(aside, content, 0o600)
 }
 
 func freeNumber(dir *host.Dir, name string) (string, error) {

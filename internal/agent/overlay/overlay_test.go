@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
+	"github.com/skyhook-k8s/skyhook/internal/agent/host"
+	"github.com/skyhook-k8s/skyhook/internal/agent/record"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+)
+
+// overlayHost is a host with the copy of a package.
+type overlayHost struct {
+	*Overlay
+	t      *testing.T
+	dir    string
+	copied *host.Dir
+}
+
+func newOverlayHost(t *testing.T) *overlayHost {
+	h := &overlayHost{t: t, dir: t.TempDir()}
+	root, err := host.Open(h.dir)
+	h.check(err)
+	t.Cleanup(func() { _ = root.Close() })
+	held, err := record.LockPackage(context.Background(), root, "/state", "tuning", nil)
+	h.check(err)
+	t.Cleanup(held.Release)
+	h.copied, err = root.MakeDir("/copy", 0o755)
+	h.check(err)
+	t.Cleanup(func() { _ = h.copied.Close() })
+	h.Overlay = &Overlay{Host: root, Log: slog.New(slog.DiscardHandler), Record: &record.Package{Schema: record.Schema, Name: "tuning"}, Held: held}
+	return h
+}
+
+func (h *overlayHost) check(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// write writes a file of the host.
+func (h *overlayHost) write(name, content string) {
+	h.t.Helper()
+	at := filepath.Join(h.dir, name)
+	h.check(os.MkdirAll(filepath.Dir(at), 0o755))
+	h.check(os.WriteFile(at, []byte(content), 0o644))
+}
+
+// deliver writes a file of the package.
+func (h *overlayHost) deliver(name string) { h.write(filepath.Join("copy", pack.OverlayDir, name), "ours") }
+
+// TestTooManyFilesChangeNothing delivers files whose record could not be read again: the host stays as it is.
+func TestTooManyFilesChangeNothing(t *testing.T) {
+	h := newOverlayHost(t)
+	long := strings.Repeat(strings.Repeat("\x01", 200)+"/", 15) // each byte has six in the record
+	for i := range host.MaxFile / 2 / (6 * len(long)) * 11 / 10 {
+		h.deliver(fmt.Sprint("etc/", long, i))
+	}
+	h.deliver("etc/replaced")
+	h.write("etc/replaced", "theirs")
+	err := h.Converge(h.copied)
+	if err == nil || fault.Classify(err).Class != pack.InvalidPackage || !strings.Contains(err.Error(), "larger than 16 MiB") {
+		t.Errorf("%v", err)
+	}
+	for dir, want := range map[string]int{"etc": 1, "state/records/tuning": 1} { // the file, and the lock
+		if list, err := os.ReadDir(filepath.Join(h.dir, dir)); len(list) != want || err != nil {
+			t.Errorf("%s: %v %v", dir, list, err)
+		}
+	}
+	if len(h.Record.Overlay.Files) != 0 {
+		t.Errorf("%d files are recorded", len(h.Record.Overlay.Files))
+	}
+}
