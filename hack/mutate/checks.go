@@ -14,8 +14,6 @@ var checks = []struct {
 	{"internal/rollout/", [][]string{{"./internal/rollout/..."}, worldRuns}},
 	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook", "./internal/nodeop"}}},
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
-	{"internal/skyhook/", [][]string{{"./internal/skyhook"}}},
-	{"internal/nodeop/", [][]string{{"./internal/nodeop"}}},
 	{"internal/cluster/drain/", [][]string{{"./internal/cluster/drain"}}},
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
@@ -26,12 +24,13 @@ var checks = []struct {
 // worldRuns are random runs of a whole cluster.
 var worldRuns = []string{"./test/world", "-run", "TestWorld|TestServer", "-seeds", "250"}
 
-// testsFor returns the tests for a file; nil when there are none.
+// testsFor returns the tests for a file: without an entry those of its folder in internal.
 func testsFor(file string) [][]string {
 	for _, c := range checks {
 		if strings.HasPrefix(file, c.folder) {
 			return c.tests
 		}
 	}
-	return nil
+	folder, _, _ := strings.Cut(strings.TrimPrefix(file, "internal/"), "/")
+	return [][]string{{"./internal/" + folder}}
 }

@@ -9,17 +9,22 @@ import (
 	"maps"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
 // FindKured returns the container of kured in a DaemonSet; nil when it is another DaemonSet.
@@ -47,8 +52,8 @@ type kuredConverter struct {
 	spec      *nodeopv1.NodeOpSpec
 }
 
-// FromKured returns manifests that do the same as a DaemonSet of kured.
-func FromKured(d *appsv1.DaemonSet) (*Manifests, error) {
+// FromKured returns manifests that do the same as a DaemonSet of kured in a cluster of these nodes.
+func FromKured(d *appsv1.DaemonSet, nodes []corev1.Node) (*Manifests, error) {
 	container := FindKured(d)
 	if container == nil {
 		return nil, fmt.Errorf("DaemonSet %s/%s has no container of kured", d.Namespace, d.Name)
@@ -57,16 +62,20 @@ func FromKured(d *appsv1.DaemonSet) (*Manifests, error) {
 	m := &Manifests{Original: "DaemonSet/" + d.Namespace + "/" + d.Name, NodeOp: newNodeOp(d.Namespace, d.Name), Gaps: []Gap{}}
 	c := &kuredConverter{Manifests: m, daemonSet: d, container: container, flags: flags, spec: &m.NodeOp.Spec}
 	for _, name := range unknown {
-		if slices.Contains(windowFlags, name) {
-			c.suspend("--"+name, "its value comes from a Secret or a ConfigMap, and is not read")
+		const text = "its value comes from a Secret or a ConfigMap, and is not read"
+		if kuredGaps[name] != "" {
+			c.addGap("--"+name, text)
 			continue
 		}
-		c.addGap("--"+name, "its value comes from a Secret or a ConfigMap, and is not read")
+		c.suspend("--"+name, text)
+	}
+	if len(container.EnvFrom) > 0 {
+		c.suspend("envFrom", "flags that come from a Secret or a ConfigMap are not read")
 	}
 	c.addGap("--period", "a NodeOp looks at each node once, and kured every %s: create it again as often, for example by a CronJob with kubectl create", c.flags.get("period"))
 	c.convertWork()
 	c.convertDrain()
-	c.selectNodes()
+	c.selectNodes(nodes)
 	c.convertPace()
 	c.convertWindow()
 	c.convertAlerts()
@@ -92,15 +101,20 @@ func (c *kuredConverter) convertWork() {
 	const skip = `|| echo 'no reboot is required' > /dev/termination-log`
 	if command := c.flags.get("reboot-sentinel-command"); command != "" {
 		c.spec.Preflight = &nodeopv1.Preflight{Command: []string{"sh", "-c", `chroot "$HOST_DIR" ` + command + " " + skip}}
-		c.addGap("--reboot-sentinel-command", "it runs in a chroot of the host that is read-only, and without the host's process ids")
+		c.suspend("--reboot-sentinel-command", "it runs in a chroot of the host that is read-only, and without the host's process ids")
 		return
 	}
 	test := ""
 	for _, file := range c.sentinelFiles() {
+		if !isPlainPath.MatchString(file) {
+			c.suspend("--reboot-sentinel", "%q has characters that a shell reads", file)
+		}
 		test += ` -o -e "$HOST_DIR` + file + `"`
 	}
 	c.spec.Preflight = &nodeopv1.Preflight{Command: []string{"sh", "-c", "test" + strings.TrimPrefix(test, " -o") + " " + skip}}
 }
+
+var isPlainPath = regexp.MustCompile(`^[\w./-]+$`)
 
 // sentinelFiles are the paths of the sentinel on the host. The flag has a path in the container if a volume is mounted there.
 // /var/run is a link to /run on most hosts, and a link that begins at the root leads out of the mounted host.
@@ -134,10 +148,30 @@ func (c *kuredConverter) convertDrain() {
 		seconds := int32(min(wholeSeconds(timeout), math.MaxInt32))
 		c.spec.DrainOptions.TimeoutSeconds = &seconds
 	}
+	c.convertSelector("drain-pod-selector", &c.spec.DrainOptions.PodSelector)
+	c.convertSelector("blocking-pod-selector", &c.spec.DrainOptions.PodNonInterruptLabels)
+	if c.spec.DrainOptions.PodNonInterruptLabels != nil {
+		c.spec.DrainOptions.Wait = v1alpha1.WaitBeforeCordon
+	}
+}
+
+// convertSelector converts a flag that selects pods. One selector cannot select the pods of two.
+func (c *kuredConverter) convertSelector(name string, to any) {
+	values := c.flags[name]
+	if len(values) == 0 {
+		return
+	}
+	parsed, err := metav1.ParseToLabelSelector(c.flags.get(name))
+	if err == nil && len(values) == 1 {
+		err = toSelector(*parsed, to)
+	}
+	if err != nil || len(values) > 1 {
+		c.suspend("--"+name, "%q cannot be converted into one selector of pods", values)
+	}
 }
 
 // selectNodes selects the nodes on which the DaemonSet runs.
-func (c *kuredConverter) selectNodes() {
+func (c *kuredConverter) selectNodes(nodes []corev1.Node) {
 	pod := c.daemonSet.Spec.Template.Spec
 	selector := metav1.LabelSelector{MatchLabels: maps.Clone(pod.NodeSelector)}
 	if !toleratesControlPlane(pod.Tolerations) {
@@ -148,12 +182,35 @@ func (c *kuredConverter) selectNodes() {
 		terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 		added, ok := toRequirements(terms)
 		if !ok {
-			c.addGap("affinity", "only one term of labels with In, NotIn, Exists and DoesNotExist can be selected; the nodes are not limited by it")
+			c.suspend("affinity", "only one term of labels with In, NotIn, Exists and DoesNotExist can be selected, and the nodes are not limited by it")
 		}
 		selector.MatchExpressions = append(selector.MatchExpressions, added...)
 	}
-	c.spec.NodeSelector = toSelector(selector)
-	c.addGap("tolerations", "pods of a NodeOp tolerate every taint: nodes with other taints than the control plane's are selected too")
+	selected, err := metav1.LabelSelectorAsSelector(&selector)
+	if err = cmp.Or(err, toSelector(selector, &c.spec.NodeSelector)); err != nil {
+		c.suspend("nodeSelector", "%v", err)
+		return
+	}
+	c.checkTaints(slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return !selected.Matches(labels.Set(n.Labels)) }))
+}
+
+// checkTaints names selected nodes on which kured does not run, because it does not tolerate a taint. Every DaemonSet tolerates what
+// Kubernetes says of the state of a node.
+func (c *kuredConverter) checkTaints(selected []corev1.Node) {
+	isLimit := func(t *corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/")
+	}
+	var tainted []string
+	for i := range selected {
+		tolerations := c.daemonSet.Spec.Template.Spec.Tolerations
+		if _, isTainted := scheduling.FindMatchingUntoleratedTaint(logr.Discard(), selected[i].Spec.Taints, tolerations, isLimit, true); isTainted {
+			tainted = append(tainted, selected[i].Name)
+		}
+	}
+	c.addGap("tolerations", "pods of a NodeOp tolerate every taint: a node that gets a taint later is selected too")
+	if len(tainted) > 0 {
+		c.suspend("tolerations", "kured does not run on %s because of a taint, and the NodeOp does", output.List(tainted, 3))
+	}
 }
 
 func toleratesControlPlane(tolerations []corev1.Toleration) bool {
@@ -191,18 +248,18 @@ func (c *kuredConverter) convertPace() {
 		c.Policy.Spec.Default.Budget = v1alpha1.Budget{Percent: &all}
 	}
 	if delay := c.duration("lock-release-delay"); delay > 0 {
+		if delay > maxSoak {
+			c.suspend("--lock-release-delay", "%s is longer than the longest soak of a policy, %s", delay, maxSoak)
+		}
 		c.Policy.Spec.Soak = &metav1.Duration{Duration: min(delay, maxSoak)}
 	}
 }
-
-// windowFlags say when nodes are rebooted.
-var windowFlags = []string{"reboot-days", "start-time", "end-time", "time-zone"}
 
 func (c *kuredConverter) convertWindow() {
 	w := timeWindow{days: c.flags.list("reboot-days"), start: c.flags.get("start-time"), end: c.flags.get("end-time"), zone: c.flags.get("time-zone")}
 	windows, err := w.toWindows()
 	if err != nil {
-		c.suspend("--"+strings.Join(windowFlags, ", --"), "%v", err)
+		c.suspend("--reboot-days, --start-time, --end-time, --time-zone", "%v", err)
 		return
 	}
 	c.Policy.Spec.Windows = windows
@@ -221,7 +278,7 @@ func (c *kuredConverter) convertAlerts() {
 		return
 	}
 	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
-		c.addGap("--prometheus-url", "%q is not an address with http:// or https://: alerts are not checked", url)
+		c.suspend("--prometheus-url", "%q is not an address with http:// or https://, and alerts are not checked", url)
 		return
 	}
 	var labels []string
@@ -247,7 +304,7 @@ func (c *kuredConverter) addFlagGaps() {
 		_, known := kuredDefaults[name]
 		switch {
 		case !known:
-			c.addGap("--"+name, "this flag is not known")
+			c.suspend("--"+name, "this flag is not known")
 		case c.flags.isSet(name) && kuredGaps[name] != "":
 			c.addGap("--"+name, "%s", kuredGaps[name])
 		}

@@ -24,12 +24,11 @@ var kuredDefaults = map[string]string{
 	"slack-hook-url": "", "slack-username": "kured", "start-time": "0:00", "time-zone": "UTC",
 }
 
-// kuredGaps say what it means that a flag has no counterpart.
+// kuredGaps say what it means that a flag has no counterpart. None of them keeps a node from being rebooted: such a flag is converted, or
+// suspends the NodeOp.
 var kuredGaps = map[string]string{
 	"annotate-nodes":               "nodes get no annotations of kured; status.nodeStatuses of the NodeOp shows when a node was rebooted",
-	"blocking-pod-selector":        "no pod keeps a node from being rebooted; protect pods with a PodDisruptionBudget, which the drain respects",
 	"drain-delay":                  "the drain begins when the node is cordoned",
-	"drain-pod-selector":           "every pod is drained, except those of DaemonSets",
 	"force-reboot":                 "a node whose drain fails is not rebooted: it is released, and has failed",
 	"lock-annotation":              "no lock is needed: the operator starts nodes within the budget of the policy",
 	"message-template-drain":       "there are no notifications; see docs/metrics.md for alerts",

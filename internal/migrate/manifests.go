@@ -82,17 +82,11 @@ func formatManifest(o any) (string, error) {
 	return string(text), err
 }
 
-// toSelector returns a selector with the types of our API, whose wire format is the same.
-func toSelector(from metav1.LabelSelector) nodeopv1.LabelSelector {
-	var out nodeopv1.LabelSelector
-	for key, value := range from.MatchLabels {
-		if out.MatchLabels == nil {
-			out.MatchLabels = map[string]nodeopv1.LabelValue{}
-		}
-		out.MatchLabels[key] = nodeopv1.LabelValue(value)
+// toSelector writes a selector into one of our API, whose types have the same wire format.
+func toSelector(from metav1.LabelSelector, to any) error {
+	raw, err := json.Marshal(from)
+	if err != nil {
+		return err
 	}
-	for _, e := range from.MatchExpressions {
-		out.MatchExpressions = append(out.MatchExpressions, nodeopv1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: e.Values})
-	}
-	return out
+	return json.Unmarshal(raw, to)
 }

@@ -139,7 +139,7 @@ func TestInexactWindows(t *testing.T) {
 		"--time-zone=Moon/Crater":               `"Moon/Crater" does not exist`,
 		"--time-zone=Local":                     "the time zone of the node is not known",
 	} {
-		m, err := FromKured(kuredWith(strings.Fields(flags)...))
+		m, err := FromKured(kuredWith(strings.Fields(flags)...), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,12 +150,83 @@ func TestInexactWindows(t *testing.T) {
 	}
 	fromSecret := kuredWith()
 	fromSecret.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KURED_REBOOT_DAYS", ValueFrom: &corev1.EnvVarSource{}}}
-	if m, err := FromKured(fromSecret); err != nil || m.NodeOp.Spec.Suspend == nil {
+	if m, err := FromKured(fromSecret, nil); err != nil || m.NodeOp.Spec.Suspend == nil {
 		t.Errorf("with days from a Secret: suspend %v, %v", m.NodeOp.Spec.Suspend, err)
 	}
-	m, err := FromKured(kuredWith("--start-time=22:00"))
+	m, err := FromKured(kuredWith("--start-time=22:00"), nil)
 	if err != nil || m.NodeOp.Spec.Suspend != nil {
 		t.Errorf("an exact window is suspended: %v, %v", m.NodeOp.Spec.Suspend, err)
+	}
+}
+
+// TestKuredIsExactOrSuspended: a NodeOp that would reboot a node which kured leaves alone, or drain a pod that it leaves, is suspended, and
+// the gap is named.
+func TestKuredIsExactOrSuspended(t *testing.T) {
+	pool := corev1.NodeSelectorRequirement{Key: "pool", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
+	affinity := func(terms ...corev1.NodeSelectorTerm) func(*corev1.PodSpec) {
+		return func(p *corev1.PodSpec) {
+			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
+		}
+	}
+	nodes := make([]corev1.Node, 2)
+	nodes[0].Name, nodes[1].Name = "plain", "gpu"
+	nodes[0].Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule}, {Key: "prefer", Effect: corev1.TaintEffectPreferNoSchedule}}
+	nodes[1].Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	for name, c := range map[string]struct {
+		flags  string
+		edit   func(*corev1.PodSpec)
+		nodes  []corev1.Node
+		exact  bool
+		reason string
+	}{
+		"one term":           {edit: affinity(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{pool}}), exact: true},
+		"two terms":          {edit: affinity(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{pool}}, corev1.NodeSelectorTerm{}), reason: "affinity: "},
+		"fields":             {edit: affinity(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{pool}}), reason: "affinity: "},
+		"no taint":           {nodes: nodes[:1], exact: true},
+		"taint":              {nodes: nodes, reason: "tolerations: kured does not run on gpu because of a taint"},
+		"tolerated taint":    {nodes: nodes, edit: func(p *corev1.PodSpec) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }, exact: true},
+		"other pool's taint": {nodes: nodes, edit: func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a"} }, exact: true},
+		"blocking pods":      {flags: "--blocking-pod-selector=app=db,!test", exact: true},
+		"two selectors":      {flags: "--blocking-pod-selector=app=db --blocking-pod-selector=app=queue", reason: "--blocking-pod-selector: "},
+		"no selector":        {flags: "--blocking-pod-selector=size>3", reason: "--blocking-pod-selector: "},
+		"pods to drain":      {flags: "--drain-pod-selector=app", exact: true},
+		"command":            {flags: "--reboot-sentinel-command=check", reason: "--reboot-sentinel-command: "},
+		"shell":              {flags: "--reboot-sentinel=/run/$(id)", reason: `--reboot-sentinel: "/run/$(id)"`},
+		"address":            {flags: "--prometheus-url=prometheus:9090", reason: "--prometheus-url: "},
+		"long soak":          {flags: "--lock-release-delay=169h", reason: "--lock-release-delay: "},
+		"unknown":            {flags: "--leave-alone=x", reason: "--leave-alone: this flag is not known"},
+		"notification":       {flags: "--slack-channel=x", exact: true},
+		"secret": {edit: func(p *corev1.PodSpec) {
+			p.Containers[0].Env = []corev1.EnvVar{{Name: "KURED_CONCURRENCY", ValueFrom: &corev1.EnvVarSource{}}}
+		}, reason: "--concurrency: its value comes from a Secret"},
+		"environment": {edit: func(p *corev1.PodSpec) { p.Containers[0].EnvFrom = make([]corev1.EnvFromSource, 1) }, reason: "envFrom: "},
+	} {
+		d := kuredWith(strings.Fields(c.flags)...)
+		if c.edit != nil {
+			c.edit(&d.Spec.Template.Spec)
+		}
+		m, err := FromKured(d, c.nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isExact := m.NodeOp.Spec.Suspend == nil; isExact != c.exact {
+			t.Errorf("%s: exact is %v, gaps %v", name, isExact, m.Gaps)
+		}
+		isNamed := slices.ContainsFunc(m.Gaps, func(g Gap) bool {
+			return strings.HasPrefix(g.Field+": "+g.Text, c.reason) && strings.Contains(g.Text, "suspend: true")
+		})
+		if isNamed == c.exact {
+			t.Errorf("%s: no gap begins with %q: %v", name, c.reason, m.Gaps)
+		}
+	}
+	m, err := FromKured(kuredWith("--blocking-pod-selector=app=db,!test", "--drain-pod-selector=app"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain := m.NodeOp.Spec.DrainOptions
+	if blocks, tests := drain.PodNonInterruptLabels, drain.PodNonInterruptLabels.MatchExpressions; blocks.MatchLabels["app"] != "db" || len(tests) != 1 ||
+		tests[0].Operator != metav1.LabelSelectorOpDoesNotExist || drain.Wait != v1alpha1.WaitBeforeCordon || len(drain.PodSelector.MatchExpressions) != 1 {
+		t.Errorf("the drain is %+v", drain)
 	}
 }
 
@@ -167,7 +238,7 @@ func kuredWith(flags ...string) *appsv1.DaemonSet {
 
 func TestKuredFlags(t *testing.T) {
 	m, err := FromKured(kuredWith("--reboot-sentinel-command=needs-restarting -r", "--lock-ttl=45m", "--alert-filter-match-only", "--prometheus-url", "http://p",
-		"--alert-filter-regexp='Disk'", "--concurrency=many", "--reboot-days=mon", "--reboot-days=someday"))
+		"--alert-filter-regexp='Disk'", "--concurrency=many", "--reboot-days=mon", "--reboot-days=someday"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

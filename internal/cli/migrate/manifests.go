@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
@@ -63,17 +64,17 @@ func printMigrated(ctx context.Context, f *session.Factory) error {
 }
 
 func convertKured(ctx context.Context, f *session.Factory, c client.Client) ([]*migrate.Manifests, error) {
-	f.Note("listing the daemonsets of all namespaces")
-	list := &appsv1.DaemonSetList{}
-	if err := c.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing daemonsets: %w", err)
+	f.Note("listing the nodes, and the daemonsets of all namespaces")
+	list, nodes := &appsv1.DaemonSetList{}, &corev1.NodeList{}
+	if err := errors.Join(c.List(ctx, list), c.List(ctx, nodes)); err != nil {
+		return nil, fmt.Errorf("listing daemonsets and nodes: %w", err)
 	}
 	var out []*migrate.Manifests
 	for i := range list.Items {
 		if migrate.FindKured(&list.Items[i]) == nil {
 			continue
 		}
-		m, err := migrate.FromKured(&list.Items[i])
+		m, err := migrate.FromKured(&list.Items[i], nodes.Items)
 		if err != nil {
 			return nil, err
 		}
