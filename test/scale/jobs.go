@@ -11,8 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,15 +21,9 @@ import (
 // startJobController starts a fake Job controller: each Job runs for a while and succeeds. It creates no pods: the operator reads
 // them only to report why a Job does not end.
 func (f *simulation) startJobController(ctx context.Context) {
-	jobs := f.typed.BatchV1().Jobs(namespace)
 	_, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
-		ListerWatcher: &toolscache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return jobs.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return jobs.Watch(ctx, o)
-			},
-		},
-		ObjectType: &batchv1.Job{},
+		ListerWatcher: toolscache.NewListWatchFromClient(f.typed.BatchV1().RESTClient(), "jobs", namespace, fields.Everything()),
+		ObjectType:    &batchv1.Job{},
 		Handler: toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
 			if j, ok := o.(*batchv1.Job); ok {
 				f.countActive()

@@ -12,24 +12,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // startKubelets starts fake kubelets, which complete pods, remove deleted ones, and send heartbeats.
 func (f *simulation) startKubelets(ctx context.Context) {
-	pods := f.typed.CoreV1().Pods(namespace)
 	_, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
-		ListerWatcher: &toolscache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return pods.Watch(ctx, o)
-			},
-		},
-		ObjectType: &corev1.Pod{},
+		ListerWatcher: toolscache.NewListWatchFromClient(f.typed.CoreV1().RESTClient(), "pods", namespace, fields.Everything()),
+		ObjectType:    &corev1.Pod{},
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) {
 				p, _ := o.(*corev1.Pod)

@@ -12,8 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,15 +56,9 @@ func (e *Env) StartKubelet() *Kubelet {
 	e.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Kubelet{env: e, outcomeOf: func(*corev1.Pod) Outcome { return Succeeds }}
-	pods := c.CoreV1().Pods(metav1.NamespaceAll)
 	_, follow := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
-		ListerWatcher: &toolscache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return pods.Watch(ctx, o)
-			},
-		},
-		ObjectType: &corev1.Pod{},
+		ListerWatcher: toolscache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything()),
+		ObjectType:    &corev1.Pod{},
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { k.syncPod(ctx, o) },
 			UpdateFunc: func(_, o any) { k.syncPod(ctx, o) },
