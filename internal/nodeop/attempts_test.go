@@ -15,18 +15,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
+
+func podName(j *batchv1.Job, attempt int32) string { return fmt.Sprintf("%s-try-%d", j.Name, attempt) }
 
 // startAttempt acts as the Job controller that begins an attempt.
 func (w *environment) startAttempt(j *batchv1.Job) *corev1.Pod {
-	yes := true
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-try-%d", j.Name, j.Status.Failed+1), Namespace: j.Namespace, CreationTimestamp: metav1.NewTime(w.now),
-			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: j.Name, UID: j.UID, Controller: &yes}}},
-		Spec:   j.Spec.Template.Spec,
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
-	}
+	p := kubelet.JobPod(j)
+	p.Name, p.CreationTimestamp = podName(j, j.Status.Failed+1), metav1.NewTime(w.now)
+	kubelet.Create(p)
+	kubelet.Begin(p, 0, w.now)
 	w.pods = append(w.pods, p)
 	j.Status.Active = 1
 	return p
@@ -34,9 +33,7 @@ func (w *environment) startAttempt(j *batchv1.Job) *corev1.Pod {
 
 // failAttempt acts as the kubelet and the Job controller when an attempt fails.
 func (w *environment) failAttempt(j *batchv1.Job, p *corev1.Pod, code int32) {
-	p.Status.Phase = corev1.PodFailed
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: nodeop.ContainerCommand, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Message: "first line\nno such file\n", FinishedAt: metav1.NewTime(w.now)}}}}
+	kubelet.EndAll(p, code, "first line\nno such file\n", w.now)
 	j.Status.Active, j.Status.Failed = 0, j.Status.Failed+1
 	w.judgeAttempts(j)
 }
@@ -50,7 +47,7 @@ func (w *environment) judgeAttempts(j *batchv1.Job) {
 	if j.Status.Active > 0 {
 		w.t.Errorf("a running attempt of job %s is deleted: %d failed, limit %d", j.Name, j.Status.Failed, *j.Spec.BackoffLimit)
 	}
-	j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue})
+	kubelet.EndJob(j, false, w.now)
 }
 
 func (w *environment) passes(n int) {
@@ -168,8 +165,7 @@ func TestDeletionDuringFirstAttempt(t *testing.T) {
 // A deletion while the pod of an attempt cannot start gives the node back at once.
 func TestDeletionBeforeStart(t *testing.T) {
 	w, o, j := startRetries(t, "")
-	w.startAttempt(j).Status.ContainerStatuses = []corev1.ContainerStatus{{Name: nodeop.ContainerCommand, Image: "busybox:latest",
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
+	kubelet.Wait(w.startAttempt(j), 0, "ImagePullBackOff", "no such host")
 	w.pass()
 	requireEqual(t, "cordoned", w.node("n1").Unschedulable, true)
 	o.DeletionTimestamp = new(metav1.NewTime(w.now))
@@ -187,8 +183,8 @@ func TestDeletionDuringReboot(t *testing.T) {
 	second := w.startAttempt(j)
 	o.DeletionTimestamp = new(metav1.NewTime(w.now))
 	w.passes(4)
-	second.Status.Phase, j.Status.Active = corev1.PodSucceeded, 0
-	j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	kubelet.EndAll(second, 0, "", w.now)
+	kubelet.EndJob(j, true, w.now)
 	w.node("n1").Ready = false
 	w.passes(6)
 	requireEqual(t, "NodeOps during the reboot", len(w.ops), 1)

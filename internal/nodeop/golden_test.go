@@ -174,6 +174,7 @@ func TestTakeover(t *testing.T) {
 			if name == "running" || name == "rebooting" {
 				j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "kairos-upgrade-n1-x7k2p", Namespace: o.Namespace, UID: "job", OwnerReferences: owner}}
 				j.Spec.Template.Spec.NodeName, j.Spec.BackoffLimit = "n1", &backoff
+				j.Spec.Template.Spec.Containers = []corev1.Container{{Name: nodeop.ContainerCommand}}
 				w.jobs = append(w.jobs, j)
 				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kairos-upgrade-reboot-abcde", Namespace: o.Namespace, UID: "pod", OwnerReferences: owner,
 					Labels: map[string]string{v1alpha1.LabelReboot: "true", v1alpha1.LabelNodeOp: o.Name, v1alpha1.LabelNode: "n1"}}}

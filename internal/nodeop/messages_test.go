@@ -14,6 +14,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // A NodeOp without matching nodes reports that, waits, and is not finished.
@@ -101,9 +102,8 @@ func TestJobCannotRun(t *testing.T) {
 	w := newEnvironment(t, "n1")
 	o := w.applyYAML(plainOp)
 	w.tick()
-	p := findPod(w.pods, w.jobs[0].Name+"-x")
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: nodeop.ContainerCommand, Image: "busybox:latest",
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
+	p := findPod(w.pods, podName(w.jobs[0], 1))
+	kubelet.Wait(p, 0, "ImagePullBackOff", "no such host")
 	w.pass()
 	requireEqual(t, "message", o.Status.NodeStatuses["n1"].Message, "image busybox:latest cannot be pulled: no such host")
 	w = newEnvironment(t, "n1")

@@ -22,6 +22,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // testCluster is a cluster in memory with one or more Skyhooks. It applies edits as the back end does;
@@ -287,23 +288,15 @@ func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
 		w.endStage(p, exit, message)
 		return
 	}
-	p.Status.Phase = corev1.PodRunning
-	imageID := ""
-	if len(p.Status.InitContainerStatuses) > 0 {
-		imageID = p.Status.InitContainerStatuses[0].ImageID
-	}
-	defer func() { p.Status.InitContainerStatuses[0].ImageID = imageID }()
-	p.Status.InitContainerStatuses = nil
-	for i, c := range p.Spec.InitContainers {
-		done := &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(w.now)}
-		if exit != 0 && i == min(1, len(p.Spec.InitContainers)-1) {
-			done.ExitCode, done.Message = exit, message
-		} else if exit == 0 {
-			done.Message = message
-		}
-		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: c.Name, State: corev1.ContainerState{Terminated: done}})
-		if done.ExitCode != 0 {
-			p.Status.Phase = corev1.PodPending
+	kubelet.Create(p)
+	for i := kubelet.Next(p); i >= 0 && i < len(p.Spec.InitContainers); i = kubelet.Next(p) {
+		switch {
+		case exit == 0:
+			kubelet.End(p, i, 0, message, w.now)
+		case i == 0 && len(p.Spec.InitContainers) > 1: // the copy succeeds
+			kubelet.End(p, i, 0, "", w.now)
+		default:
+			kubelet.End(p, i, exit, message, w.now)
 			return
 		}
 	}
@@ -311,35 +304,10 @@ func (w *testCluster) endPod(p *corev1.Pod, exit int32, message string) {
 
 // endStage lets the container of a compact pod end that works, and lets the next one begin if it ended well.
 func (w *testCluster) endStage(p *corev1.Pod, exit int32, message string) {
-	now := metav1.NewTime(w.now)
-	stages := podstate.ReadStages(p)
-	w.startContainers(p)
-	for i, stage := range stages {
-		status := podstate.StatusOf(p, stage.Container)
-		if status.State.Terminated != nil && status.State.Terminated.ExitCode == 0 {
-			continue
-		}
-		status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Message: message, StartedAt: now, FinishedAt: now}}
-		switch {
-		case exit != 0:
-		case i == len(stages)-1:
-			p.Status.Phase = corev1.PodSucceeded
-		case p.Annotations[podstate.AnnotationStop] != "":
-			w.endStage(p, int32(pack.NotBegun.ExitCode()), "")
-		}
-		return
-	}
-}
-
-// startContainers starts all containers of a compact pod, as the kubelet does; each waits for the one before it.
-func (w *testCluster) startContainers(p *corev1.Pod) {
-	p.Status.Phase = corev1.PodRunning
-	for _, stage := range podstate.ReadStages(p) {
-		if podstate.StatusOf(p, stage.Container) == nil {
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
-				Name: stage.Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now)}},
-			})
-		}
+	kubelet.Create(p)
+	kubelet.End(p, kubelet.Next(p), exit, message, w.now)
+	if next := kubelet.Next(p); exit == 0 && next >= 0 && p.Annotations[podstate.AnnotationStop] != "" {
+		kubelet.End(p, next, int32(pack.NotBegun.ExitCode()), "", w.now)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 const checkedHook = `
@@ -69,16 +70,15 @@ func (w *testCluster) checkDrift(s *v1alpha1.Skyhook, found map[string]pack.Mess
 		w.t.Fatal("nothing is checked")
 	}
 	w.create(pod)
-	for _, c := range pod.Spec.Containers {
+	kubelet.Create(pod)
+	for i, c := range pod.Spec.Containers {
 		name := strings.SplitN(c.Name, "-", 2)[0]
 		m := pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: name, Drift: &pack.Drift{}}
 		if is, isGiven := found[name]; isGiven {
 			m.Drift, m.Reason, m.Lines = is.Drift, is.Reason, is.Lines
 		}
-		ended := &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(w.now), Message: string(m.Encode())}
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, State: corev1.ContainerState{Terminated: ended}})
+		kubelet.End(pod, i, 0, string(m.Encode()), w.now)
 	}
-	pod.Status.Phase = corev1.PodSucceeded
 	event := w.noteDrift(s, pod)
 	for _, old := range w.driftTarget(s).Old {
 		w.deletePod(old)

@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // setPull sets how far a pod's first container is, and what the node says that its image is: a letter stands for a digest of
@@ -25,7 +26,8 @@ func (w *testCluster) setPull(p *corev1.Pod, state corev1.ContainerState, image 
 	if len(image) == 1 {
 		image = plan.Repository(first.Image) + "@" + testDigest(image)
 	}
-	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: first.Name, Image: first.Image, ImageID: image, State: state}}
+	kubelet.Create(p)
+	kubelet.Status(p, 0).State, kubelet.Status(p, 0).ImageID = state, image
 }
 
 func testDigest(letter string) string { return "sha256:" + strings.Repeat(letter, 64) }

@@ -13,6 +13,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 const pulledHook = `
@@ -57,13 +58,6 @@ func imagesOf(pod *corev1.Pod) string {
 	return strings.Join(out, "\n")
 }
 
-func endAll(pod *corev1.Pod) {
-	pod.Status.ContainerStatuses = nil
-	for _, c := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}})
-	}
-}
-
 // TestPullImages: each image that a node's tasks need is pulled, once: of what is installed and of what is uninstalled.
 func TestPullImages(t *testing.T) {
 	w := newTestCluster(t)
@@ -88,7 +82,7 @@ pause registry.k8s.io/pause:3.10`
 	if p := w.pull(s); p.Object != pod.Name || p.Ended || p.Failed != nil {
 		t.Errorf("after it began the pull is %+v", p)
 	}
-	endAll(pod)
+	kubelet.EndAll(pod, 0, "", w.now)
 	if p := w.pull(s); !p.Ended {
 		t.Errorf("after it ended the pull is %+v", p)
 	}

@@ -5,7 +5,6 @@ package skyhook
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // TestScenarios runs the scripts in testdata/scenarios; each documents one rule. Rewrite them with
@@ -236,8 +237,12 @@ func (w *testCluster) action(d *datadriven.TestData, node, task string) string {
 	if pod == nil {
 		d.Fatalf(w.t, "there is no pod for %s on %s", task, node)
 	}
+	kubelet.Create(pod)
 	switch d.Cmd {
 	case "finish":
+		if podstate.Read(pod).State == podstate.Succeeded { // it has another message, as if it had ended only now
+			pod.Status = corev1.PodStatus{}
+		}
 		w.endPod(pod, 0, strings.TrimSpace(d.Input))
 	case "record":
 		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecord, Node: node, Task: task, State: rollout.StateDone})
@@ -249,20 +254,15 @@ func (w *testCluster) action(d *datadriven.TestData, node, task string) string {
 	case "containers":
 		return formatContainers(pod)
 	case "uncreated":
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "failed to mkdir \"\": no such file or directory"}}}}
+		kubelet.Wait(pod, 0, "CreateContainerError", "failed to mkdir \"\": no such file or directory")
 	case "recall":
 		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRecall, Node: node, Object: pod.Name})
 	case "begin":
-		w.startContainers(pod)
+		kubelet.Begin(pod, 0, w.now)
 	case "pull":
-		first := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)[0]
-		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: first.Name, Image: first.Image,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "manifest unknown"}}}}
+		kubelet.Wait(pod, 0, "ImagePullBackOff", "manifest unknown")
 	case "working":
-		first := corev1.ContainerStatus{Name: pod.Spec.InitContainers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
-		second := corev1.ContainerStatus{Name: pod.Spec.InitContainers[1].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
-		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{first, second}
+		kubelet.End(pod, 0, 0, "", w.now)
 	case "pulling":
 		w.setPull(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}, "")
 	case "pulled":
@@ -270,7 +270,7 @@ func (w *testCluster) action(d *datadriven.TestData, node, task string) string {
 	case "image":
 		return pod.Spec.InitContainers[0].Image
 	case "reject":
-		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
+		kubelet.Reject(pod, "OutOfcpu", "Node didn't have enough resource: cpu")
 	case "lose":
 		w.pods = nil
 	default:

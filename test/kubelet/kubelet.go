@@ -157,7 +157,7 @@ func EndJob(j *batchv1.Job, succeeded bool, at time.Time) {
 		s.Succeeded, s.CompletionTime = 1, &now
 		met, end = batchv1.JobSuccessCriteriaMet, batchv1.JobComplete
 	} else {
-		s.Failed = 1
+		s.Failed = max(1, s.Failed)
 	}
 	for _, c := range []batchv1.JobConditionType{met, end} {
 		s.Conditions = append(s.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: now, LastProbeTime: now})
