@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -28,24 +27,28 @@ func (s *scenario) findDriftPods() []corev1.Pod {
 	return slices.DeleteFunc(l.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 }
 
-// endDrift is what a kubelet reports when the agent of the only running check has ended.
+// endDrifts is what kubelets report when the agents of all running checks have ended.
+func (s *scenario) endDrifts(exit int32, m *pack.Message) {
+	s.Helper()
+	message := ""
+	if m != nil {
+		message = string(m.Encode())
+	}
+	for _, p := range s.findDriftPods() {
+		if p.Status.Phase == corev1.PodPending {
+			s.Must(s.EndPod(context.Background(), &p, exit, message, time.Now()))
+		}
+	}
+}
+
+// endDrift is endDrifts when one check runs.
 func (s *scenario) endDrift(exit int32, m *pack.Message) {
 	s.Helper()
 	pods := slices.DeleteFunc(s.findDriftPods(), func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodPending })
 	if len(pods) != 1 {
 		s.Fatalf("%d checks for drift run", len(pods))
 	}
-	p := pods[0].DeepCopy()
-	ended := &corev1.ContainerStateTerminated{ExitCode: exit, FinishedAt: metav1.Now()}
-	if m != nil {
-		ended.Message = string(m.Encode())
-	}
-	p.Status.Phase = corev1.PodSucceeded
-	if exit != 0 {
-		p.Status.Phase = corev1.PodFailed
-	}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: ended}}}
-	s.Must(s.Client.Status().Patch(context.Background(), p, client.MergeFrom(&pods[0])))
+	s.endDrifts(exit, m)
 }
 
 // checkDrift lets the time pass until the next check, which finds something.
@@ -212,21 +215,6 @@ func TestDriftYields(t *testing.T) {
 	}
 }
 
-// endDrifts is endDrift for every check that runs.
-func (s *scenario) endDrifts(m *pack.Message) {
-	s.Helper()
-	for _, pod := range s.findDriftPods() {
-		if pod.Status.Phase != corev1.PodPending {
-			continue
-		}
-		p := pod.DeepCopy()
-		ended := &corev1.ContainerStateTerminated{FinishedAt: metav1.Now(), Message: string(m.Encode())}
-		p.Status.Phase = corev1.PodSucceeded
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: ended}}}
-		s.Must(s.Client.Status().Patch(context.Background(), p, client.MergeFrom(&pod)))
-	}
-}
-
 // TestDriftRequests: a check makes three write requests when nothing drifted, and none to the Skyhook; as many when something did that
 // is only reported, and the status once.
 func TestDriftRequests(t *testing.T) {
@@ -240,7 +228,7 @@ func TestDriftRequests(t *testing.T) {
 		s.now = s.now.Add(time.Hour)
 		s.pass()
 		s.pass()
-		s.endDrifts(m)
+		s.endDrifts(0, m)
 		for range 5 {
 			s.pass()
 			s.now = s.now.Add(time.Second)
@@ -283,7 +271,7 @@ func TestDriftRepairsWait(t *testing.T) {
 	s.now = s.now.Add(time.Hour)
 	s.pass()
 	s.pass()
-	s.endDrifts(&pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: "tuning", Drift: &pack.Drift{Checks: []pack.Mode{pack.ModeConfigCheck}}})
+	s.endDrifts(0, &pack.Message{Mode: pack.ModeDrift, Outcome: pack.Succeeded, Package: "tuning", Drift: &pack.Drift{Checks: []pack.Mode{pack.ModeConfigCheck}}})
 	waited := false
 	for range 30 {
 		s.passes(1)

@@ -39,10 +39,7 @@ func TestKairosNodes(t *testing.T) {
 			if p.Spec.NodeName != "n2" {
 				k = pack.Kairos{Runs: true, Boot: pack.KairosActive, Release: map[string]string{"VERSION": "v3.4.2"}}
 			}
-			p.Status.Phase = corev1.PodSucceeded
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node-labeler", State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{Message: string(k.Encode())}}}}
-			s.Must(s.Client.Status().Update(ctx, &p))
+			s.Must(s.EndPod(ctx, &p, 0, string(k.Encode()), s.now))
 		}
 	}
 	boot("boot-1")

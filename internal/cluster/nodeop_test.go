@@ -103,9 +103,7 @@ func (s *scenario) rebootNodes() {
 		message := string(pack.Message{Outcome: pack.Succeeded, Reboot: &pack.Reboot{From: n.Status.NodeInfo.BootID, To: "boot-2"}}.Encode())
 		n.Status.NodeInfo.BootID = "boot-2"
 		s.Must(s.Client.Status().Update(context.Background(), n))
-		p.Status.Phase = corev1.PodSucceeded
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "reboot", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}}}
-		s.Must(s.Client.Status().Update(context.Background(), &p))
+		s.Must(s.EndPod(context.Background(), &p, 0, message, s.now))
 	}
 }
 

@@ -59,7 +59,7 @@ func (j *jobController) syncJobs(ctx context.Context) {
 		case p == nil:
 			j.createPod(ctx, job)
 		case p.Status.Phase == corev1.PodRunning:
-			j.finishPod(ctx, p, j.exitCode(p.Spec.NodeName))
+			_ = j.EndPod(ctx, p, j.exitCode(p.Spec.NodeName), "", time.Now()) // the next call retries
 		case len(p.Status.ContainerStatuses) > 0:
 			_ = j.FinishJob(ctx, job, p.Status.Phase == corev1.PodSucceeded, time.Now()) // the next call retries
 		}
@@ -67,7 +67,7 @@ func (j *jobController) syncJobs(ctx context.Context) {
 	for i := range pods.Items {
 		if p := &pods.Items[i]; p.Labels[opv1.LabelReboot] != "" && p.Status.Phase == corev1.PodRunning && ended[p.Spec.NodeName] {
 			(&Kubelet{env: j.Env}).rebootNode(ctx, p.Spec.NodeName)
-			j.finishPod(ctx, p, 0)
+			_ = j.EndPod(ctx, p, 0, "", time.Now()) // the next call retries
 		}
 	}
 }
@@ -87,11 +87,11 @@ func (j *jobController) createPod(ctx context.Context, job *batchv1.Job) {
 	}
 }
 
-// finishPod terminates all containers of a pod.
-func (j *jobController) finishPod(ctx context.Context, p *corev1.Pod, code int32) {
-	q := p.DeepCopy()
-	kubelet.EndAll(q, code, "", time.Now())
-	_ = j.Client.Status().Patch(ctx, q, client.MergeFrom(p)) // the next call retries
+// EndPod ends all containers of a pod, as a kubelet would.
+func (e *Env) EndPod(ctx context.Context, p *corev1.Pod, code int32, message string, at time.Time) error {
+	before := p.DeepCopy()
+	kubelet.EndAll(p, code, message, at)
+	return e.Client.Status().Patch(ctx, p, client.MergeFrom(before))
 }
 
 // FinishJob ends a Job that has not ended yet, as the Job controller would.

@@ -15,6 +15,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -232,49 +233,25 @@ func (e *Env) dumpState() {
 	}
 }
 
-// deleteAll removes everything that a test created.
+// deleteAll removes everything that a test created, in every namespace.
 func (e *Env) deleteAll() {
 	ctx := context.Background()
-	hooks, pods := &v1alpha1.SkyhookList{}, &corev1.PodList{}
-	e.Must(e.Client.List(ctx, hooks))
-	for i := range hooks.Items {
-		s := &hooks.Items[i]
-		e.Must(client.IgnoreNotFound(e.Client.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
-		e.Must(client.IgnoreNotFound(e.Client.Delete(ctx, s)))
-	}
-	e.deleteNodeOps(ctx)
-	policies := &v1alpha1.DeploymentPolicyList{}
-	e.Must(e.Client.List(ctx, policies))
-	for i := range policies.Items {
-		p := &policies.Items[i]
-		e.Must(client.IgnoreNotFound(e.Client.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
-		e.Must(client.IgnoreNotFound(e.Client.Delete(ctx, p)))
-	}
-	e.Must(e.Client.DeleteAllOf(ctx, &corev1.Node{}))
-	e.Must(e.Client.List(ctx, pods))
-	for i := range pods.Items {
-		e.Must(client.IgnoreNotFound(e.Client.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))))
-	}
-}
-
-// deleteNodeOps deletes NodeOps, upgrades and Jobs, in every namespace.
-func (e *Env) deleteNodeOps(ctx context.Context) {
-	ops, upgrades, jobs := &opv1.NodeOpList{}, &opv1.NodeOpUpgradeList{}, &batchv1.JobList{}
-	e.Must(e.Client.List(ctx, ops))
-	e.Must(e.Client.List(ctx, upgrades))
-	e.Must(e.Client.List(ctx, jobs))
-	var all []client.Object
-	for i := range upgrades.Items {
-		all = append(all, &upgrades.Items[i])
-	}
-	for i := range ops.Items {
-		all = append(all, &ops.Items[i])
-	}
-	for i := range jobs.Items {
-		all = append(all, &jobs.Items[i])
-	}
-	for _, o := range all {
-		e.Must(client.IgnoreNotFound(e.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
-		e.Must(client.IgnoreNotFound(e.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))))
+	for _, l := range []client.ObjectList{
+		&v1alpha1.SkyhookList{}, &opv1.NodeOpUpgradeList{}, &opv1.NodeOpList{}, &batchv1.JobList{}, &v1alpha1.DeploymentPolicyList{}, &corev1.NodeList{}, &corev1.PodList{},
+	} {
+		e.Must(e.Client.List(ctx, l))
+		e.Must(meta.EachListItem(l, func(item runtime.Object) error {
+			o, ok := item.(client.Object)
+			if !ok {
+				return fmt.Errorf("%T is no object", item)
+			}
+			if len(o.GetFinalizers()) > 0 {
+				err := e.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				if client.IgnoreNotFound(err) != nil {
+					return err
+				}
+			}
+			return client.IgnoreNotFound(e.Client.Delete(ctx, o, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		}))
 	}
 }
