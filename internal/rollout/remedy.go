@@ -31,7 +31,7 @@ var remedies = map[Reason]string{
 	ReasonSerial:              "it starts when the package before it is done; serial: false lets packages run in parallel",
 	ReasonInterruptGroup:      "the interrupt starts when the other packages can do no more without it",
 	ReasonSharedReboot:        "the node reboots when the others are ready for it, or have failed; see why they are not, or pause them",
-	ReasonEarlierRollout:      "see why the earlier one is not complete on the node; if it is disabled, no other waits for it",
+	ReasonEarlierRollout:      "see why the earlier one is not complete on the node; if this one need not wait for it, give it a lower priority",
 	ReasonBarrier:             "see why the earlier one is not complete; if it is disabled, no other waits for it",
 	ReasonOccupied:            "it starts when the other one has released the node",
 	ReasonPaused:              "kubectl skyhook resume SKYHOOK",

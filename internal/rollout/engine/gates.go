@@ -166,7 +166,7 @@ func barrierVerdict(t *targetState) rollout.Verdict {
 func isBehindEarlier(t *targetState) bool { return t.findEarlier() != nil }
 
 func earlierVerdict(t *targetState) rollout.Verdict {
-	return rollout.Verdict{Phase: rollout.PhaseWaiting, Why: t.findEarlier().rollout.reasonToWait(rollout.ReasonEarlierRollout)}
+	return rollout.Verdict{Phase: rollout.PhaseWaiting, Why: t.findEarlier().rollout.reasonOfTurn(t.rollout)}
 }
 
 // findEarlier returns the first target of an earlier rollout of the sequence that must finish on the node first; nil if

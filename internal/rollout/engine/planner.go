@@ -59,7 +59,7 @@ type rolloutState struct {
 	nextOrder     int            // order of the next admission, above all orders that are given or reserved
 	givenOrder    int            // above all orders that are given
 	title         string
-	waitReasons   map[rollout.Reason]rollout.Why
+	waitReasons   map[waitKey]rollout.Why
 	rollback      *rollout.Why             // a target rolls or rolled back, so that nothing new begins; see stopReason
 	exclusive     map[string]exclusiveTask // by key; found when the first task asks for it
 	graphs        []*graph

@@ -20,25 +20,41 @@ func notReadyReason(n *rollout.Node) rollout.Why {
 	return rollout.Why{Reason: rollout.ReasonNodeNotReady, Text: "the node is not ready", About: "Node " + n.Name}
 }
 
-// reasonToWait returns why other targets wait for this rollout. Each reason is made once.
+// waitKey names a reason to wait for a rollout.
+type waitKey struct {
+	reason rollout.Reason
+	byName bool // the one that waits has the same priority
+}
+
+// reasonToWait returns why other targets wait for this rollout.
 func (r *rolloutState) reasonToWait(reason rollout.Reason) rollout.Why {
-	if why, ok := r.waitReasons[reason]; ok {
+	return r.findReason(waitKey{reason: reason})
+}
+
+// reasonOfTurn returns why targets of a later rollout wait for this one on their node, and what orders the two.
+func (r *rolloutState) reasonOfTurn(later *rolloutState) rollout.Why {
+	return r.findReason(waitKey{rollout.ReasonEarlierRollout, later.Priority == r.Priority})
+}
+
+// findReason returns a reason, which is made once.
+func (r *rolloutState) findReason(key waitKey) rollout.Why {
+	if why, ok := r.waitReasons[key]; ok {
 		return why
 	}
 	if r.waitReasons == nil {
-		r.waitReasons = map[rollout.Reason]rollout.Why{}
+		r.waitReasons = map[waitKey]rollout.Why{}
 	}
-	why := rollout.Why{Reason: reason, About: r.title, Text: rollout.Shorten(r.describeWait(reason))}
-	r.waitReasons[reason] = why
+	why := rollout.Why{Reason: key.reason, About: r.title, Text: rollout.Shorten(r.describeWait(key))}
+	r.waitReasons[key] = why
 	return why
 }
 
-func (r *rolloutState) describeWait(reason rollout.Reason) string {
+func (r *rolloutState) describeWait(key waitKey) string {
 	delay := ""
 	if r.Deleting {
 		delay = ", so its deletion waits"
 	}
-	switch reason {
+	switch key.reason {
 	case rollout.ReasonDisabled:
 		return r.title + " is disabled" + delay
 	case rollout.ReasonPaused:
@@ -47,7 +63,11 @@ func (r *rolloutState) describeWait(reason rollout.Reason) string {
 		left := countNoun(r.unfinished, "node is", "nodes are") + " left"
 		return r.title + " must finish on all its nodes first: " + left
 	case rollout.ReasonEarlierRollout:
-		return r.title + " must finish on the node first"
+		order := "priority " + strconv.Itoa(r.Priority)
+		if key.byName {
+			order = "same priority, earlier name"
+		}
+		return r.title + " must finish on the node first: " + order
 	case rollout.ReasonOccupied:
 		return r.title + " is in progress on the node"
 	}
