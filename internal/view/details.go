@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // Package is a package with the nodes on which it is how far.
@@ -41,10 +44,11 @@ func (v *Cluster) listPackages(r *rollout.Rollout) []Package {
 		return out
 	}
 	for _, name := range slices.Sorted(maps.Keys(hook.Spec.Packages)) {
-		p := Package{Name: name, Version: string(hook.Spec.Packages[name].Version), After: slices.Sorted(maps.Keys(hook.Spec.Packages[name].DependsOn))}
+		want := hook.Spec.Packages[name]
+		p := Package{Name: name, Version: string(want.Version), After: slices.Sorted(maps.Keys(want.DependsOn))}
 		for i := range r.Targets {
-			if t := r.Targets[i]; !t.Leaving && !t.Gone {
-				countPackage(&p, t)
+			if n := v.Objects.Node(r.Targets[i].Node); n != nil && !r.Targets[i].Leaving && !r.Targets[i].Gone {
+				countPackage(&p, r.Targets[i], n.Skyhook(hook.Name), want)
 			}
 		}
 		out = append(out, p)
@@ -52,8 +56,8 @@ func (v *Cluster) listPackages(r *rollout.Rollout) []Package {
 	return out
 }
 
-// countPackage counts a package on one node. What has no open task there is complete.
-func countPackage(p *Package, t *rollout.Target) {
+// countPackage counts a package on one node. Without an open task it is complete only if the node records that.
+func countPackage(p *Package, t *rollout.Target, on *node.SkyhookState, want v1alpha1.Package) {
 	isOpen, isRunning, isFailing := false, false, false
 	for i := range t.Tasks {
 		k := &t.Tasks[i]
@@ -71,9 +75,26 @@ func countPackage(p *Package, t *rollout.Target) {
 		p.Working++
 	case isOpen:
 		p.Waiting++
-	default:
+	case isThere(p.Name, want, on, t.Rollback.Cause != nil):
 		p.Complete++
+	case t.Rollback.Cause != nil:
+		p.Failed++
+	default:
+		p.Waiting++
 	}
+}
+
+// isThere reports whether a node records a package as the spec wants it. A node that went back may have the same version with
+// another configMap.
+func isThere(name string, want v1alpha1.Package, on *node.SkyhookState, wentBack bool) bool {
+	key := name + "|" + string(want.Version)
+	e, isInstalled := on.State[key]
+	if u := want.Uninstall; u != nil && u.Enabled && u.Apply {
+		return !isInstalled
+	}
+	rec := on.Record.Packages[key]
+	isWanted := rec != nil && rec.Hash == plan.NewDefinition(name, want).Hash
+	return e.State == v1alpha1.StateComplete && (!wentBack || isWanted)
 }
 
 // maxCounted is how many nodes of one group are listed.
