@@ -12,7 +12,7 @@ var checks = []struct {
 	tests  [][]string
 }{
 	{"internal/rollout/", [][]string{{"./internal/rollout/..."}, worldRuns}},
-	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook", "./internal/nodeop"}}},
+	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook/...", "./internal/nodeop/..."}}},
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
 	{"internal/cluster/drain/", [][]string{{"./internal/cluster/drain"}}},
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
@@ -24,7 +24,7 @@ var checks = []struct {
 // worldRuns are random runs of a whole cluster.
 var worldRuns = []string{"./test/world", "-run", "TestWorld|TestServer", "-seeds", "250"}
 
-// testsFor returns the tests for a file: without an entry those of its folder in internal.
+// testsFor returns the tests for a file: without an entry those of its folder in internal, and below.
 func testsFor(file string) [][]string {
 	for _, c := range checks {
 		if strings.HasPrefix(file, c.folder) {
@@ -32,5 +32,5 @@ func testsFor(file string) [][]string {
 		}
 	}
 	folder, _, _ := strings.Cut(strings.TrimPrefix(file, "internal/"), "/")
-	return [][]string{{"./internal/" + folder}}
+	return [][]string{{"./internal/" + folder + "/..."}}
 }
