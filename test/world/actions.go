@@ -285,8 +285,7 @@ func (c *planCheck) isAwaited(s rollout.Reservation) bool {
 	}
 	t := r.Targets[at]
 	isObserved := (t.Visit.BatchOf.IsZero() || t.Visit.BatchOf == s.Group) && t.Visit.Batch >= s.Batch
-	isRefused := t.Blocked != nil && t.Blocked.Reason == rollout.ReasonRefused
-	return !t.Visit.Admitted && !isObserved && !isRefused && hasWork(t) && t.Group == s.Group && !t.Visit.FinishedAt.After(s.CountsFrom())
+	return !t.Visit.Admitted && !isObserved && hasWork(t) && t.Group == s.Group && !t.Visit.FinishedAt.After(s.CountsFrom())
 }
 
 // checkBegin: nothing new begins while another target rolls back, on a node that is not ready, or in a group that begins nothing.

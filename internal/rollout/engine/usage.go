@@ -128,7 +128,7 @@ func (g memberCounter) countOutcome(t *targetState) {
 			g.failedOf = map[rollout.Ref]bool{}
 		}
 		g.failedOf[t.rollout.Ref] = true
-	case t.isComplete():
+	case t.hasPassed():
 		g.Finished++
 	}
 	if isMember {
@@ -143,7 +143,7 @@ func (g memberCounter) countMember(t *targetState) {
 	switch {
 	case t.isLost():
 		g.Lost++
-	case t.isComplete():
+	case t.hasPassed():
 		g.Passed++
 	case mayTakeForever:
 	default:
@@ -182,10 +182,10 @@ func (c usageCounter) isSettled(s rollout.Reservation) bool {
 	return isDeleting || c.nodeNamed(s.Node) == nil
 }
 
-// hasSeen reports whether an admission was observed on its node or refused there, or the node is another one now.
+// hasSeen reports whether an admission was observed on its node, or the node is another one now. What else is known of the target,
+// that something about it is refused for example, says nothing about a request that is still on its way.
 func (t *targetState) hasSeen(s rollout.Reservation) bool {
-	isRefused := t.target.Blocked != nil && t.target.Blocked.Reason == rollout.ReasonRefused
-	if !t.exists || t.target.Visit.Admitted || isRefused {
+	if !t.exists || t.target.Visit.Admitted {
 		return true
 	}
 	isOfGroup := t.target.Visit.BatchOf.IsZero() || t.target.Visit.BatchOf == s.Group
