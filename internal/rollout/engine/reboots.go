@@ -51,7 +51,9 @@ func (s rebootSharer) findTurn(n *nodeState) {
 	}
 	choices := []func(*targetState) bool{
 		func(t *targetState) bool { return t.reboot.stage == stageRebooting },
-		func(t *targetState) bool { return t.reboot.stage == stageAfter && !t.rollout.isBypassed() },
+		func(t *targetState) bool {
+			return t.reboot.stage == stageAfter && !t.rollout.isBypassed() && t.usesTurn()
+		},
 		func(t *targetState) bool { return t.reboot.stage == stageBefore && t.canWork() && !t.hasFailed },
 		func(t *targetState) bool { return t.reboot.stage == stageAwaiting && t.canWork() },
 		func(t *targetState) bool { return t.reboot.stage == stageBefore && t.canWork() },
@@ -67,6 +69,10 @@ func (s rebootSharer) findTurn(n *nodeState) {
 		return
 	}
 }
+
+// usesTurn reports whether something of a target runs, or is to run. One that only waits for its proof needs no turn: what is to become
+// true may be the work of another one.
+func (t *targetState) usesTurn() bool { return t.hasWork || t.objects > 0 }
 
 func (t *targetState) isAdmittedHere() bool { return t.exists && t.target.Visit.Admitted }
 
