@@ -222,7 +222,7 @@ func (t *targetState) drainReason(now time.Time) rollout.Why {
 }
 
 // evictPods evicts each pod in the way once. After a refusal it waits until RetryAt. With force it deletes pods that were asked
-// to leave and did not terminate in time.
+// to leave and did not terminate in time. By priority, those of higher ones are asked later, and each has its grace period.
 func (d drainer) evictPods(why rollout.Why, force bool) {
 	pods := slices.Clone(d.target.pods)
 	slices.SortFunc(pods, func(a, b rollout.Pod) int {
@@ -232,7 +232,7 @@ func (d drainer) evictPods(why rollout.Why, force bool) {
 			cmp.Compare(a.UID, b.UID),
 		)
 	})
-	if d.target.rollout.Drain.ByPriority && !force {
+	if d.target.rollout.Drain.ByPriority {
 		pods = lowestPriority(pods)
 	}
 	for i := range pods {
@@ -252,6 +252,10 @@ func (d drainer) evictPod(pod *rollout.Pod, why rollout.Why, force bool) {
 		return
 	}
 	force = force && (pod.Asked || pod.Leaving)
+	if isInGrace := d.target.rollout.Drain.ByPriority && d.plan.now.Before(pod.LeavesAt); isInGrace { // it may have been asked a moment ago
+		d.plan.requestNext(pod.LeavesAt)
+		force = false
+	}
 	if pod.Leaving && !force {
 		return
 	}
