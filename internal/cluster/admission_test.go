@@ -93,6 +93,35 @@ func TestAdmissionPolicy(t *testing.T) {
 	}
 }
 
+// TestDeletionIsRefused shows that a Skyhook is deleted though a policy refuses the pods that would uninstall it, whichever operator leads:
+// the attempts fail, and the deletion goes on without the node.
+func TestDeletionIsRefused(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(strings.Replace(demo, "image: ", "uninstall: {enabled: true}\n      image: ", 1))
+	s.finish()
+	ctx, own := context.Background(), s.GetSkyhook("demo")
+	probe := func() error {
+		return s.Client.Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}, client.DryRunAll)
+	}
+	s.deny(admissionv1.Create, "pods", "true")
+	s.Eventually("the policy refuses pods", func() bool { return isDenied(probe()) })
+	s.Must(s.Client.Delete(ctx, own))
+	s.cluster = s.newCluster(s.requests)
+	for range 60 {
+		s.step(30 * time.Second)
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(own), own); err != nil {
+			s.Must(client.IgnoreNotFound(err))
+			return
+		}
+		if blocked := meta.FindStatusCondition(own.Status.Conditions, v1alpha1.ConditionDeletionBlocked); blocked != nil && blocked.Status == metav1.ConditionTrue {
+			t.Fatalf("DeletionBlocked says %q", blocked.Message)
+		}
+	}
+	t.Errorf("it is still there: %+v", own.Status)
+}
+
 // TestEvictionPolicy shows that a pod that an admission policy protects from eviction does not keep the others from being asked.
 func TestEvictionPolicy(t *testing.T) {
 	s := newScenario(t, 1)

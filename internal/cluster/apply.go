@@ -32,7 +32,7 @@ type applier struct {
 	refused   *refusals
 	revisions *revisions
 	look      *lookList
-	accepted  map[string]bool // contents of objects that the API server would not refuse
+	accepted  map[string]time.Time // contents of objects that the API server would not refuse, and when it said so
 	gates     *gates.Checker
 	lastNode  string // that was worked on when there were more than one pass may do
 	ledgers   *ledgerTimes

@@ -126,7 +126,7 @@ func New(o Options) *Cluster {
 			options: &o, parsed: byName(o.Parsed), writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, look: look, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
 		},
 		applier: &applier{
-			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, look: look, accepted: map[string]bool{}, gates: checker,
+			apiWriter: api, inFlight: inFlight, refusals: evictions, refused: refused, revisions: history, look: look, accepted: map[string]time.Time{}, gates: checker,
 			ledgers: &ledgerTimes{at: map[rollout.Ref]time.Time{}}, metadata: &sync.Map{},
 		},
 	}

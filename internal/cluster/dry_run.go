@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,8 +21,8 @@ import (
 // objectDryRun is request.object of a dry run.
 const objectDryRun = "dry run"
 
-// maxAccepted bounds how many accepted objects are remembered. Forgetting them costs one request each.
-const maxAccepted = 10000
+// acceptedFor is how long it counts that an object was accepted: a policy may begin to refuse it, and another operator would know that.
+const acceptedFor = time.Minute
 
 // dryRun is an object that is created with a dry run, and what identifies it: others with the same content are not created again.
 type dryRun struct {
@@ -30,11 +31,14 @@ type dryRun struct {
 }
 
 // dryRunObjects creates what the nodes to be admitted need with a dry run, each kind once, before the first of them is touched. A
-// rollout of which something is refused admits nobody.
+// rollout of which something is refused admits nobody. A deletion is not asked about: what it needs is refused or not when it is created,
+// and then it goes on without the node.
 func (p *pass) dryRunObjects(ctx context.Context, plan rollout.Plan) {
+	maps.DeleteFunc(p.accepted, func(content string, _ time.Time) bool { return !p.hasAccepted(content) })
 	nodes := map[rollout.Ref][]string{}
 	for _, a := range plan.Actions {
-		if a.Verb == rollout.VerbAdmit {
+		s := p.compiled.Skyhooks[a.Rollout]
+		if isDeleting := s != nil && s.Rollout.Deleting; a.Verb == rollout.VerbAdmit && !isDeleting {
 			nodes[a.Rollout] = append(nodes[a.Rollout], a.Node)
 		}
 	}
@@ -55,7 +59,7 @@ func (p *pass) dryRunObjects(ctx context.Context, plan rollout.Plan) {
 func (p *pass) dryRunsOf(name rollout.Ref, nodes []string) []dryRun {
 	var out []dryRun
 	by, isListed := p.compiled.Skyhooks[name], map[string]bool{}
-	isKnown := func(content string) bool { return isListed[content] || p.accepted[name.String()+" "+content] }
+	isKnown := func(content string) bool { return isListed[content] || p.hasAccepted(name.String()+" "+content) }
 	for _, node := range nodes {
 		n := p.objects.Node(node)
 		if n == nil {
@@ -82,7 +86,7 @@ func (p *pass) dryRunsOf(name rollout.Ref, nodes []string) []dryRun {
 // runDryRuns creates objects with a dry run until one is refused.
 func (p *pass) runDryRuns(ctx context.Context, objects []dryRun) error {
 	for _, t := range objects {
-		if p.accepted[t.content] {
+		if p.hasAccepted(t.content) {
 			continue
 		}
 		err := p.dryRunObject(ctx, t.object)
@@ -92,12 +96,15 @@ func (p *pass) runDryRuns(ctx context.Context, objects []dryRun) error {
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			continue // it says nothing about the object
 		}
-		if len(p.accepted) >= maxAccepted {
-			clear(p.accepted)
-		}
-		p.accepted[t.content] = true
+		p.accepted[t.content] = p.now
 	}
 	return nil
+}
+
+// hasAccepted reports whether such an object was accepted a moment ago.
+func (p *pass) hasAccepted(content string) bool {
+	at, ok := p.accepted[content]
+	return ok && p.now.Before(at.Add(acceptedFor))
 }
 
 func (p *pass) dryRunObject(ctx context.Context, o client.Object) error {

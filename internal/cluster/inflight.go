@@ -299,6 +299,15 @@ func (f *inFlight) forgetErrors(w *nodeWork) {
 	}
 }
 
+// forgetOld forgets what failed long ago and was not tried again: its node or its rollout is gone.
+func (f *inFlight) forgetOld(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.failedUntil, func(_ failureKey, until time.Time) bool { return now.Sub(until) > refusalMemory })
+	f.backoff.GC()
+	f.conflicts.GC()
+}
+
 func (f *inFlight) forgetError(key failureKey) {
 	f.conflicts.DeleteEntry(key.String())
 	if _, ok := f.failedUntil[key]; ok {

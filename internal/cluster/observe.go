@@ -52,6 +52,7 @@ type observer struct {
 // first time it reads the API server itself, so that it contains what any other operator wrote before it stopped.
 func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	now := v.options.Clock()
+	v.inFlight.forgetOld(now)
 	inFlight, observedAt := v.inFlight.view(), time.Now() // before listing: what completes meanwhile may be seen in part
 	lists, err := v.listAll(ctx)
 	if err != nil {

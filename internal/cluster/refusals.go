@@ -20,7 +20,7 @@ import (
 // maxRefusalText bounds the text of the API server in reasons.
 const maxRefusalText = 300
 
-// refusalMemory is how long a refused request is remembered that nobody has repeated.
+// refusalMemory is how long a refused or failed request is remembered that nobody has repeated.
 const refusalMemory = time.Hour
 
 // errForeign means that an object of a name that is needed belongs to somebody else.

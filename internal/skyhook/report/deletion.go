@@ -15,7 +15,7 @@ import (
 type deletionProgress struct {
 	pending    bool         // something is to be uninstalled
 	unreadable []string     // nodes whose annotations cannot be read
-	forbidden  []string     // nodes on which nothing may run
+	forbidden  []nodeStatus // nodes on which nothing may run
 	moving     bool         // an uninstall makes progress on some node
 	waiting    []nodeStatus // nodes on which an uninstall waits
 	remaining  []nodeStatus // nodes with pods that do not go
@@ -31,7 +31,7 @@ func (rep Reporter) findDeletionProgress(nodes []nodeStatus) deletionProgress {
 		case t.Blocked != nil && t.Blocked.Reason == rollout.ReasonStateUnreadable:
 			p.unreadable = append(p.unreadable, n.name)
 		case hasTasks && t.Blocked != nil:
-			p.forbidden = append(p.forbidden, n.name)
+			p.forbidden = append(p.forbidden, n)
 		case hasTasks && n.isMoving():
 			p.moving = true
 		case hasTasks:
@@ -41,7 +41,6 @@ func (rep Reporter) findDeletionProgress(nodes []nodeStatus) deletionProgress {
 		}
 	}
 	slices.Sort(p.unreadable)
-	slices.Sort(p.forbidden)
 	return p
 }
 
@@ -72,7 +71,8 @@ func (rep Reporter) setDeletion(t *conditionWriter, nodes []nodeStatus) {
 	case len(p.unreadable) > 0:
 		blocked(v1alpha1.ReasonMalformedNodeState, "annotations cannot be read on "+formatNames(p.unreadable)+": correct or delete them to let the deletion go on")
 	case len(p.forbidden) > 0:
-		blocked(v1alpha1.ReasonBlocked, "packages are to be uninstalled and nothing may run on "+formatNames(p.forbidden)+": remove the label or taint that forbids it, or set uninstall.enabled to false")
+		_, text := rep.describeFirst(p.forbidden)
+		blocked(v1alpha1.ReasonBlocked, "packages are to be uninstalled and nothing may run on "+text+"; remove the cause, or set uninstall.enabled to false")
 	case len(p.waiting) > 0 && !p.moving:
 		reason, text := rep.describeFirst(p.waiting)
 		blocked(reason, "packages are to be uninstalled on "+text)
