@@ -122,7 +122,7 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 		Revision: plan.RevisionKey(plan.FinishedHashes(on.State, rec.Packages)),
 	}
 	c.result.out, c.result.target = out, t
-	if isWrong || on.Cordoned && !n.Unschedulable {
+	if isWrong || on.Cordoned && !n.Unschedulable || c.facts.IsOutdated(on.Record.Rollback) {
 		c.correctRecord(t)
 	}
 	c.compileWork(t, out)
@@ -167,14 +167,18 @@ func (c *nodeCompiler) compileWork(t *plan.Target, out *rollout.Target) {
 	}
 }
 
-// correctRecord adds the edit that replaces times in the future on the node, and notes that somebody uncordoned it.
+// correctRecord adds the edit that replaces times in the future on the node, notes that somebody uncordoned it, and ends the mark of having
+// gone back from other packages: when they are asked for again, they begin anew.
 func (c *nodeCompiler) correctRecord(t *plan.Target) {
 	rec, isWrong := t.On.Record.LimitTimes(c.facts.Now)
 	held, isUncordoned := rec.Held.NoteUncordon(t.Node)
-	if t.On.RecordUnreadable || !isWrong && !isUncordoned {
+	isOutdated := c.facts.IsOutdated(rec.Rollback)
+	if t.On.RecordUnreadable || !isWrong && !isUncordoned && !isOutdated {
 		return
 	}
-	rec.Held = held
+	if rec.Held = held; isOutdated {
+		rec.Rollback = nil
+	}
 	e := node.Edit{}
 	e.SetAnnotation(t.Node, v1alpha1.PrefixRecord+c.facts.Skyhook.Name, rec.String())
 	c.edit(node.NamedEdit{Node: t.Node.Name, Edit: e})

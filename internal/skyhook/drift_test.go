@@ -264,7 +264,8 @@ func TestDriftMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.Rollback = &node.Rollback{Of: "earlier"}
+	rec.Complete = map[string]string{"tuning": rec.Packages["tuning|1.0.0"].Hash}
+	rec.Rollback = &node.Rollback{Of: w.compile(s).facts.Key}
 	w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"] = rec.String()
 	w.checkDrift(s, failedCheck(pack.ModeConfigCheck))
 	if drift := w.driftRecord(); len(drift.Drifted()) != 1 || drift.Packages["tuning|1.0.0"].Repair != "" || w.drive(s) != "" {

@@ -162,6 +162,54 @@ func TestRerunGoesNowhere(t *testing.T) {
 	}
 }
 
+// TestBackMarkEnds: a node went back from 1.1.0, a person asks for 1.0.0, mends what 1.1.0 needs, and asks for it again. The mark ended with
+// the first change, so it is tried again, and so are repairs of drift meanwhile.
+func TestBackMarkEnds(t *testing.T) {
+	w, s := startUpgrade(t, "")
+	w.rollBack(s)
+	w.drive(s)
+	s = w.apply(undoableHook("1.0.0", ""))
+	w.compile(s)
+	rec, err := node.ParseSkyhookRecord(w.node("n1").Annotations[v1alpha1.PrefixRecord+"demo"])
+	if err != nil || rec.Rollback != nil {
+		t.Errorf("with other packages it records %+v, %v", rec.Rollback, err)
+	}
+	w.hangs = map[string]bool{}
+	s = w.apply(undoableHook("1.1.0", ""))
+	if got, want := w.drive(s), "n1 tuning|1.1.0/upgrade\nn1 tuning|1.1.0/config"; got != want {
+		t.Errorf("asked for again it ran %q, want %q", got, want)
+	}
+}
+
+// TestFirstRollbackIsLost: the record of the node that failed was never written, and the node is gone. Those that went back with it still
+// keep the packages from all others.
+func TestFirstRollbackIsLost(t *testing.T) {
+	w, s := startUpgrade(t, "scope: Rollout")
+	why := rollout.Why{Reason: rollout.ReasonRolledBack, Text: "no further node gets these packages: they failed, and n0 goes or went back"}
+	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRollback, Node: "n1", Why: why})
+	w.pods = nil
+	cause := w.compile(s).Rollout.Rollback.Cause
+	if cause == nil || !strings.Contains(cause.Text, "n0 goes or went back") {
+		t.Errorf("what stops the others is %+v", cause)
+	}
+}
+
+// TestResetIsNoFirstInstall: when somebody removed the nodeState of a node, its packages are applied again. If that fails, nothing is
+// uninstalled: they were there before.
+func TestResetIsNoFirstInstall(t *testing.T) {
+	w := newTestCluster(t)
+	s := w.apply(strings.Replace(undoableHook("1.0.0", ""), "image: registry.example/tuning", "image: registry.example/tuning, uninstall: {enabled: true}", 1))
+	w.addNode("n1")
+	w.drive(s)
+	w.compile(s)
+	w.write("n1", w.parsed["n1"].Restart("demo"))
+	w.hangs["tuning|1.0.0/config"] = true
+	w.drive(s)
+	if is := w.target(s); !is.Visit.Admitted || is.Rollback != (rollout.Rollback{}) {
+		t.Errorf("after the reset: admitted %v, %+v", is.Visit.Admitted, is.Rollback)
+	}
+}
+
 // TestRollbackRefused: a package that would be changed refuses; one that this rollout did not change does not count.
 func TestRollbackRefused(t *testing.T) {
 	w, s := startUpgrade(t, "")

@@ -166,7 +166,12 @@ func barrierVerdict(t *targetState) rollout.Verdict {
 func isBehindEarlier(t *targetState) bool { return t.findEarlier() != nil }
 
 func earlierVerdict(t *targetState) rollout.Verdict {
-	return rollout.Verdict{Phase: rollout.PhaseWaiting, Why: t.findEarlier().rollout.reasonOfTurn(t.rollout)}
+	e := t.findEarlier()
+	why := e.rollout.reasonOfTurn(t.rollout)
+	if hasOnlyGoneBack := e.target.Rollback.Cause != nil && !e.hasWork && !e.target.Visit.Admitted; hasOnlyGoneBack {
+		why.Text = rollout.Shorten(why.Text + "; it went back there, and waits for other packages")
+	}
+	return rollout.Verdict{Phase: rollout.PhaseWaiting, Why: why}
 }
 
 // findEarlier returns the first target of an earlier rollout of the sequence that must finish on the node first; nil if

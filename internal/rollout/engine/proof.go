@@ -32,6 +32,10 @@ func (p prover) retireProven() {
 		retirer(p).rollBack(proof.FailureReason("the node goes back"))
 	case proof.Release:
 		why := proof.FailureReason("the node is given back all the same")
+		if t.target.Rollback.Cause != nil {
+			retirer(p).retireRolledBack(rollout.WithDefaultReason(t.target.Rollback.Cause, rollout.ReasonRolledBack))
+			return
+		}
 		if retirer(p).retireUnfailed(why) {
 			t.verdict = rollout.Verdict{Phase: rollout.PhaseFinished, Why: why}
 		}
@@ -43,10 +47,11 @@ func (p prover) retireProven() {
 	}
 }
 
-// openProof returns the proof that a target in flight needs before it is given back. A deletion, and a node that is no longer
-// selected, need none.
+// openProof returns the proof that a target in flight needs before it is given back. A deletion, a node that is no longer selected, and
+// one that went back to nothing need none: the packages are gone whose work is proven.
 func (t *targetState) openProof() *rollout.Proof {
-	if !t.target.Visit.Admitted || t.rollout.Deleting || t.target.Leaving {
+	hasNothing := t.target.Rollback.Cause != nil && t.target.Rollback.First
+	if !t.target.Visit.Admitted || t.rollout.Deleting || t.target.Leaving || hasNothing {
 		return nil
 	}
 	return t.target.Proof

@@ -61,6 +61,12 @@ func (p *draftPlan) untaintRetired(t *targetState) {
 	}
 }
 
+// isPrepared reports whether workloads may run: the target is complete, or went back to what was complete before.
+func (t *targetState) isPrepared() bool {
+	wentBack := t.target.Rollback.Cause != nil && !t.target.Rollback.First && !t.hasWork && !t.target.Visit.Admitted && t.invalid == nil
+	return t.isComplete() || wentBack
+}
+
 // untaintNode removes the taint of a node unless a target on it is not finished. A failed one is not, nor is one that went back to
 // nothing: the node is not prepared.
 func (p *draftPlan) untaintNode(t *targetState) {
@@ -68,8 +74,7 @@ func (p *draftPlan) untaintNode(t *targetState) {
 		return
 	}
 	isUnprepared := func(o *targetState) bool {
-		isOpen := o.hasWork || o.target.Visit.Admitted || o.invalid != nil || o.target.Rollback.Cause != nil && o.target.Rollback.First
-		return isOpen && o.isRequired() && !o.isRetired
+		return !o.isPrepared() && o.isRequired() && !o.isRetired
 	}
 	if t.node.findTarget(isUnprepared) != nil {
 		return

@@ -192,9 +192,15 @@ func (t *targetState) isUnproven() bool {
 	return t.soak.isOpen || t.target.Unproven != nil && t.group.isOfOpenBatch(t)
 }
 
-// isComplete reports whether everything is done and counts.
+// isComplete reports whether the node has what the rollout wants, and was given back. One that went back has not.
 func (t *targetState) isComplete() bool {
-	return !t.hasWork && !t.target.Visit.Admitted && !t.rollsBackItself() && !t.isUnproven()
+	return !t.hasWork && !t.target.Visit.Admitted && t.invalid == nil && t.target.Rollback.Cause == nil
+}
+
+// hasPassed reports whether its group counts the target: it is complete, or was taken back with others, and has soaked.
+func (t *targetState) hasPassed() bool {
+	isOver := t.isComplete() || t.target.Rollback.WithOthers && !t.hasWork && !t.target.Visit.Admitted
+	return isOver && !t.isUnproven()
 }
 
 // isLost reports whether the target failed for good, and still has work, is not proven or rolled back.
@@ -215,7 +221,7 @@ func (t *targetState) isUnfinished() bool {
 	case t.rollout.Once && t.target.Visit.Skipped:
 		return false
 	}
-	return t.hasWork || t.target.Visit.Admitted || t.invalid != nil || t.target.Rollback.Cause != nil
+	return !t.isComplete()
 }
 
 // isUnreadable reports whether the work of the target is unknown.

@@ -79,6 +79,9 @@ func (f *Facts) HasRolledBack(rec *node.SkyhookRecord) bool {
 	return isOfSpec && !f.Deleting && (rec.First || f.definitionsOf(rec.Complete) != nil)
 }
 
+// IsOutdated reports whether a node went back from other packages than those of the spec.
+func (f *Facts) IsOutdated(back *node.Rollback) bool { return back != nil && back.Of != f.Key }
+
 // definitionsOf returns the definitions of a set of packages; nil if there are none, or if one is not known any more.
 func (f *Facts) definitionsOf(hashes map[string]string) map[string]*Definition {
 	if len(hashes) == 0 {
@@ -131,6 +134,13 @@ type FirstRollback struct {
 	Since   time.Time // since when the Skyhook is not complete
 }
 
+func (w *FirstRollback) isAfter(other *FirstRollback) bool {
+	if isKnown := w.node != ""; isKnown != (other.node != "") {
+		return !isKnown
+	}
+	return cmp.Or(w.At.Compare(other.At), cmp.Compare(w.node, other.node)) > 0
+}
+
 // Text says why another node goes back too.
 func (w *FirstRollback) Text() string {
 	if w.node == "" {
@@ -150,11 +160,14 @@ func (f *Facts) FindRollback(nodes []*node.Node, known *v1alpha1.RollbackStatus,
 			continue
 		}
 		back := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State).Rollback
-		if back == nil || back.Others {
+		if back == nil {
 			continue
 		}
 		found := &FirstRollback{node: n.Name, At: back.At, failure: back.Text, Since: since}
-		if first == nil || cmp.Or(found.At.Compare(first.At), cmp.Compare(found.node, first.node)) < 0 {
+		if back.Others { // its text names the node that failed, whose own record may never have been written
+			found.node = ""
+		}
+		if first == nil || first.isAfter(found) {
 			first = found
 		}
 	}

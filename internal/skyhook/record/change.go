@@ -123,7 +123,7 @@ func (r Recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 		if back := r.takenBack(); back != nil {
 			rec.Rollback = back
 		} else {
-			r.noteComplete(state, rec)
+			r.noteComplete(n.Skyhook(r.Facts.Skyhook.Name), state, rec)
 		}
 		rec.Admitted, rec.Skipped, rec.Interrupts, rec.Queues, rec.Apart = true, false, 0, nil, false
 		rec.Admission++

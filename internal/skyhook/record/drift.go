@@ -54,7 +54,7 @@ func (r Recorder) requestRepairs(rec *node.DriftRecord, n *node.Node) node.Edit 
 		name, version, _ := plan.CutKey(key)
 		switch {
 		case found.Repair == "":
-		case n.Skyhook(r.Facts.Skyhook.Name).Record.Rollback != nil:
+		case r.Facts.HasRolledBack(&n.Skyhook(r.Facts.Skyhook.Name).Record):
 			found.Repair = ""
 		case !rec.MayRepair(name, r.Facts.Now):
 			found.Repair = ""

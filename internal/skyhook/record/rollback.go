@@ -11,9 +11,10 @@ import (
 )
 
 // noteComplete notes at an admission what is complete on the node, so that it can go back to that if its packages changed. What was
-// given back unproven does not count, nor what it went back from.
-func (r Recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
-	if rec.Rollback != nil && rec.Rollback.Of != r.Facts.Key {
+// given back unproven does not count, nor what it went back from. Nothing is known to be complete where somebody removed the nodeState, and
+// that is no first install.
+func (r Recorder) noteComplete(on *node.SkyhookState, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	if r.Facts.IsOutdated(rec.Rollback) {
 		rec.Rollback = nil
 	}
 	isEnabled := r.Facts.RollsBackFor(v1alpha1.RollbackStageFailed) || r.Facts.RollsBackFor(v1alpha1.RollbackProofFailed)
@@ -23,7 +24,8 @@ func (r Recorder) noteComplete(state v1alpha1.NodeState, rec *node.SkyhookRecord
 	case rec.FinishedAt != nil && rec.Has == r.Facts.Key: // something is only run again: there is nothing to go back to
 		rec.First, rec.Complete = false, nil
 	case len(state) == 0:
-		rec.First, rec.Complete = true, nil
+		isReset := rec.State != "" && rec.State != on.StateHash
+		rec.First, rec.Complete = !isReset, nil
 	case rec.FinishedAt != nil:
 		rec.First = false
 		if hashes := plan.FinishedHashes(state, rec.Packages); hashes != nil && !rec.Unproven {
