@@ -118,10 +118,14 @@ type PackageRecord struct {
 	FailedAt   *time.Time          `json:"failedAt,omitempty"`
 	Failure    *Failure            `json:"failure,omitempty"` // how the last one failed: its pod may be gone
 	Again      bool                `json:"again,omitempty"`   // it runs again; until it succeeds its entry stays erroring
+	Unbegun    bool                `json:"unbegun,omitempty"` // no container of it has begun, but for those of a pod that is there
 	Kept       bool                `json:"kept,omitempty"`    // the Skyhook that installed it was deleted, and its definition with it
 	Refuses    bool                `json:"refuses,omitempty"` // the node does not roll back from this version: config.json says so
 	Keys       map[string]string   `json:"keys,omitempty"`    // digests of the configMap's values; for a kept package
 }
+
+// IsUnbegun reports whether the record says that no container of the package has begun.
+func (p *PackageRecord) IsUnbegun() bool { return p != nil && p.Unbegun }
 
 // StageTime is when a stage ran.
 type StageTime struct {

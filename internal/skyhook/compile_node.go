@@ -248,6 +248,7 @@ type shape struct {
 type targetTasks struct {
 	compiledTasks
 	adopt, forget []string // see packageDiff
+	begun         []string // keys, to be recorded
 	edited        int
 	stuck         *rollout.Why // a package cannot start because its dependency is uninstalled
 	blocked       bool         // and there is no other work
@@ -269,6 +270,7 @@ func (c *nodeCompiler) deriveTasks(t *plan.Target, admitted bool) *targetTasks {
 		}
 	}
 	d.compiledTasks = c.compileAll(w, steps)
+	d.begun = w.FindBegun(d.used)
 	return d
 }
 

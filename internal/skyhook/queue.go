@@ -42,7 +42,7 @@ func (c *nodeCompiler) editBegun(n *node.Node, rec *node.SkyhookRecord, pod *pod
 		return out
 	}
 	begun := queue.Begun
-	for begun < len(pod.Parts) && pod.Parts[begun].Part.Begun && c.frozenStep(pod.Parts[begun]) != nil {
+	for begun < len(pod.Parts) && pod.Parts[begun].Begun && c.frozenStep(pod.Parts[begun]) != nil {
 		begun++
 	}
 	if begun == queue.Begun {
@@ -99,7 +99,7 @@ func (c *nodeCompiler) beginPart(part *podstate.Pod, state v1alpha1.NodeState, r
 	st := c.frozenStep(part)
 	rec.Proving, rec.Reboot = nil, rec.Reboot.AfterRun()
 	p := c.facts.BeginStage(st, state, rec, n)
-	p.Run, p.Generation = part.Run, part.Part.Generation
+	p.Run, p.Generation, p.Unbegun = part.Run, part.Part.Generation, false
 }
 
 // frozenStep returns the step that a part was made from; nil if its definition is not known any more.
@@ -186,7 +186,7 @@ func (c *nodeCompiler) recordUnstarted(n *node.Node) *node.Node {
 			continue
 		}
 		first := pod.Parts[0]
-		isStuck := !first.Part.Begun && first.Why != nil && first.State == podstate.Running
+		isStuck := !first.Begun && first.Why != nil && first.State == podstate.Running
 		isInterrupt := first.Part.Container == podstate.ContainerInterrupt
 		isLone := len(pod.Parts) == 1
 		if !isStuck || isInterrupt || isLone && !first.Part.Uncreated {

@@ -226,7 +226,7 @@ func (c *nodeCompiler) isOutdated(w *plan.Diff, st *plan.Step, e plan.Entry, pod
 	if c.facts.HasPulledRecorded(st, pod) {
 		return pod.Content != c.render.ContentFor(st, st.Payload, "", isCompact)
 	}
-	isApartNow := w.Rec.Apart && pod.Whole != nil && len(pod.Whole.Parts) > 1 && pod.Part.Index == 0 && !pod.Part.Begun
+	isApartNow := w.Rec.Apart && pod.Whole != nil && len(pod.Whole.Parts) > 1 && pod.Part.Index == 0 && !pod.Begun
 	return isApartNow || pod.Content != c.render.ContentOf(st, st.Payload, isCompact)
 }
 
@@ -261,20 +261,26 @@ func bootsBefore(w *plan.Diff, rec *node.PackageRecord) []string {
 	return boots
 }
 
-// markStale adds the edits that need no task: records of packages that a predecessor finished, and removal of entries with
-// nothing left to do.
+// markStale adds the edits that need no task: records of packages that a predecessor finished, or that have begun, and removal of entries
+// with nothing left to do.
 func (c *nodeCompiler) markStale(t *plan.Target, d *targetTasks) {
 	adopt, forget := d.adopt, d.forget
-	if c.facts.Standing {
+	if c.facts.Standing || c.facts.Deleting {
 		forget = nil
 	}
-	if len(adopt) == 0 && len(forget) == 0 || c.facts.Deleting {
+	if c.facts.Deleting {
+		adopt = nil
+	}
+	if len(adopt)+len(forget)+len(d.begun) == 0 {
 		return
 	}
 	e := record.EditRecord(c.facts, t.Node, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 		for _, key := range adopt {
 			want := t.Wanted.Packages[state[key].Name]
 			rec.Packages[key] = &node.PackageRecord{At: node.Position(state[key]), Hash: want.Hash, Config: want.Config, Boot: t.Node.BootID}
+		}
+		for _, key := range d.begun {
+			rec.Packages[key].Unbegun = false
 		}
 		for _, key := range forget {
 			delete(state, key)

@@ -55,6 +55,7 @@ type Entry struct {
 	key string
 	v1alpha1.PackageStatus
 	Record *node.PackageRecord
+	pod    *podstate.Pod // that decides whether the version has begun; nil for none, or when its record decides
 }
 
 // NewEntry returns an entry of a nodeState with its record.
@@ -93,13 +94,41 @@ func (e Entry) hasFailed() bool { return e.State == v1alpha1.StateErroring && !e
 func (f *Facts) DiffPackages(t *Target) *Diff {
 	w := &Diff{facts: f, pods: t.Pods.Work, N: t.Node, On: t.On, Rec: t.Record, wanted: f.WantedOn(&t.Record), Entries: map[string][]Entry{}}
 	for _, key := range slices.Sorted(maps.Keys(t.On.State)) {
-		e := Entry{key: key, PackageStatus: t.On.State[key], Record: t.Record.Packages[key]}
+		e := NewEntry(key, t.On.State[key], t.Record.Packages[key])
+		if e.Record.IsUnbegun() {
+			e.pod = FindPod(w.pods, e)
+		}
 		w.Entries[e.Name] = append(w.Entries[e.Name], e)
 	}
 	for _, of := range w.Entries {
 		slices.SortFunc(of, compareByVersion)
 	}
 	return w
+}
+
+// isUnbegun reports whether no container of the version has begun on the node.
+func (e Entry) isUnbegun() bool {
+	return e.Record.IsUnbegun() && (e.pod == nil || !e.pod.Begun)
+}
+
+// forget drops an entry without running anything. As long as it has a pod, that may begin.
+func (w *Diff) forget(e Entry) {
+	if e.pod == nil {
+		w.Forget = append(w.Forget, e.key)
+	}
+}
+
+// FindBegun returns the keys of versions that have begun, without a record of it, and whose pods may go before there is one: those that work for no
+// task, or that have a problem.
+func (w *Diff) FindBegun(used map[*podstate.Pod]bool) (keys []string) {
+	for _, name := range SortedNames(w.Entries) {
+		for _, e := range w.Entries[name] {
+			if e.pod != nil && e.pod.Begun && (!used[e.pod.Outer()] || e.pod.Why != nil) {
+				keys = append(keys, e.key)
+			}
+		}
+	}
+	return keys
 }
 
 func compareByVersion(a, b Entry) int {
@@ -179,8 +208,8 @@ func (w *Diff) removalSteps(e Entry, def *Definition) []*Step {
 		effect = e.Record.Effect // of the time when the uninstall began
 	}
 	gone := e.Stage == v1alpha1.StageUninstallInterrupt && (e.State == v1alpha1.StateComplete || effect == nil)
-	if e.isParked() || gone {
-		w.Forget = append(w.Forget, e.key)
+	if e.isParked() || gone || e.isUnbegun() {
+		w.forget(e)
 		return nil
 	}
 	start := v1alpha1.StageUninstall
@@ -203,7 +232,7 @@ func (w *Diff) installSteps(want *Definition, entries []Entry) (removal, install
 		upgrades = upgrades || role == rolePrevious
 		switch def := w.definitionOf(e, want); {
 		case role == roleForgotten:
-			w.Forget = append(w.Forget, e.key)
+			w.forget(e)
 		case role == roleUninstall && w.facts.staysInstalled(def):
 		case role == roleUninstall || role == roleInterrupt:
 			removal = concat(removal, w.removalSteps(e, def))

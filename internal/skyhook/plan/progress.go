@@ -45,11 +45,13 @@ func (f *Facts) BeginStage(st *Step, state v1alpha1.NodeState, rec *node.Skyhook
 	began := node.WholeSeconds(f.Now)
 	p.Since = &began
 	p.Refuses = old != nil && old.Refuses
+	p.Unbegun = old == nil && was.Stage == "" && (st.Stage == v1alpha1.StageApply || st.Stage == v1alpha1.StageUpgrade)
 	if old != nil && old.Goal != "" {
 		p.Run, p.Generation, p.Config, p.Done = old.Run, old.Generation, old.Config, old.Done
 		if was.Stage == st.Stage && old.Since != nil {
 			p.Since = old.Since
 		}
+		p.Unbegun = was.Stage == st.Stage && old.Unbegun
 		if was.Stage == st.Stage && !WasEdited(st, old) {
 			p.Attempts, p.FailedAt, p.Failure = old.Attempts, old.FailedAt, old.Failure
 		}
@@ -118,7 +120,7 @@ func (f *Facts) CompleteStage(st *Step, state v1alpha1.NodeState, rec *node.Skyh
 	entry.State = v1alpha1.StateComplete
 	state[st.Key], p.At = entry, node.Position(entry)
 	p.EndStage(entry.Stage, f.Now)
-	p.Attempts, p.FailedAt, p.Failure, p.Again = 0, nil, nil, false
+	p.Attempts, p.FailedAt, p.Failure, p.Again, p.Unbegun = 0, nil, nil, false, false
 	then := successOf(st.Stage, p.Effect)
 	if then.dropsOtherVersions {
 		maps.DeleteFunc(state, func(key string, e v1alpha1.PackageStatus) bool { return e.Name == st.Name && key != st.Key })

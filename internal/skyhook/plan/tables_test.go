@@ -168,7 +168,7 @@ func continueFrom(t *testing.T, c tableCase) (row, left string) {
 
 // TestVersionTable has a case for every row of versionTable: an entry beside the spec, which wants version 1.0.0.
 func TestVersionTable(t *testing.T) {
-	recorded := &node.PackageRecord{Goal: node.GoalInstall}
+	recorded, unbegun := &node.PackageRecord{Goal: node.GoalInstall}, &node.PackageRecord{Goal: node.GoalInstall, Unbegun: true}
 	reached := map[versionRole]bool{}
 	for _, c := range []struct {
 		version, entry string
@@ -178,6 +178,9 @@ func TestVersionTable(t *testing.T) {
 	}{
 		{version: "1.0", entry: "uninstall/skipped", want: roleForgotten},
 		{version: "0.9.0", entry: "uninstall/complete", want: roleForgotten},
+		{version: "2.0.0", entry: "apply/in_progress", record: unbegun, want: roleForgotten},
+		{version: "0.9.0", entry: "upgrade/erroring", record: unbegun, current: "config", want: roleForgotten},
+		{version: "1.0", entry: "apply/in_progress", record: unbegun, current: "apply", want: roleCurrent},
 		{version: "1.0.0", entry: "uninstall/complete", current: "config", want: roleCurrent},
 		{version: "1.0", entry: "config/complete", current: "config", want: roleCurrent},
 		{version: "2.0.0", entry: "config/complete", want: roleUninstall},

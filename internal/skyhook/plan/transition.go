@@ -27,7 +27,7 @@ const (
 	roleUninstall   versionRole = "uninstall"   // installed and higher: it is uninstalled, then the spec's is applied
 	roleInterrupt   versionRole = "interrupt"   // uninstalled but for its interrupt, then the spec's is applied
 	roleOverwriting versionRole = "overwriting" // it began to replace the current version, which is applied again
-	roleForgotten   versionRole = "forgotten"   // it waited for an uninstall that the spec no longer wants
+	roleForgotten   versionRole = "forgotten"   // nothing of it began, or it waited for an uninstall that the spec no longer wants
 	roleIgnored     versionRole = "ignored"     // it was never installed
 )
 
@@ -48,7 +48,7 @@ var versionTable = []struct {
 	role versionRole
 	when func(recordedVersion) bool
 }{
-	{roleForgotten, func(v recordedVersion) bool { return v.isParked() && !v.isOwnKey }},
+	{roleForgotten, func(v recordedVersion) bool { return v.isParked() && !v.isOwnKey || v.isUnbegun() && v.order != 0 }},
 	{roleCurrent, func(v recordedVersion) bool { return v.order == 0 }},
 	{roleUninstall, func(v recordedVersion) bool { return v.order > 0 && (v.Record != nil || v.current == nil) }},
 	{roleInterrupt, func(v recordedVersion) bool { return v.order < 0 && v.Stage == v1alpha1.StageUninstallInterrupt }},

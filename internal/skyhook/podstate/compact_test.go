@@ -48,7 +48,7 @@ func TestWaitingContainers(t *testing.T) {
 			for _, word := range []struct {
 				is   bool
 				text string
-			}{{part.Part.Begun, " begun"}, {part.Healthy, " healthy"}, {part.Dead, " dead"}} {
+			}{{part.Begun, " begun"}, {part.Healthy, " healthy"}, {part.Dead, " dead"}} {
 				if word.is {
 					text += word.text
 				}

@@ -30,7 +30,7 @@ func (s *Pod) readImage(p *corev1.Pod) {
 	container := p.Spec.InitContainers[at]
 	status := StatusOf(p, container.Name)
 	s.Image = container.Image
-	s.IsPulling = status == nil || status.State.Running == nil && status.State.Terminated == nil && status.LastTerminationState.Terminated == nil
+	s.IsPulling = status == nil || !hasStarted(*status)
 	if status != nil {
 		s.ImageID = status.ImageID
 	}

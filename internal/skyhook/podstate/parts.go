@@ -60,7 +60,6 @@ type partInfo struct {
 	*Stage
 	Index  int
 	Queue  string // node.Queue.ID of the pod
-	Begun  bool   // its container has run, or runs, and does not wait for the one before
 	halted bool   // its container ended before it began, because the pod was told so
 	Stops  bool   // the pod was told to end before its next stage
 
@@ -105,7 +104,7 @@ func (s *Pod) readContainer(p *corev1.Pod, before time.Time) (ended time.Time) {
 		last = status.LastTerminationState.Terminated
 	}
 	s.Part.halted = last != nil && isHalted(last)
-	s.Part.Begun = status.State.Running != nil || last != nil && !s.Part.halted
+	s.Begun = status.State.Running != nil || last != nil && !s.Part.halted
 	s.Refuses = readRefusal([]corev1.ContainerStatus{*status})
 	s.countFailures(status, p)
 	if now := status.State.Running; now != nil {
@@ -160,7 +159,7 @@ func (s *Pod) Works() []*Pod {
 // NextPart returns the first part after another one that has not begun; nil if all have, and for other pods.
 func (s *Pod) NextPart() *Pod {
 	for _, part := range s.Parts {
-		if part.Part.Index > 0 && !part.Part.Begun {
+		if part.Part.Index > 0 && !part.Begun {
 			return part
 		}
 	}

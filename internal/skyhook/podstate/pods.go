@@ -52,6 +52,7 @@ type Pod struct {
 	State    rollout.State // running, failing or succeeded
 	Dead     bool          // it never runs again: it is deleted first
 	Healthy  bool          // its stage has begun and has not failed
+	Begun    bool          // a container has begun: of a part, one that does not wait for the part before
 	Why      *rollout.Why
 	Attempts int // failed attempts, including those before this pod
 	FailedAt time.Time
@@ -144,6 +145,7 @@ func describePod(p *corev1.Pod) string { return "Pod " + p.Namespace + "/" + p.N
 // succeeded decides. Injected containers count the same, except sidecars, which never end.
 func (s *Pod) readStatus(p *corev1.Pod) {
 	begun := false
+	s.Begun = slices.ContainsFunc(p.Status.InitContainerStatuses, hasStarted)
 	for _, c := range p.Spec.InitContainers {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			continue
@@ -172,6 +174,11 @@ func (s *Pod) readStatus(p *corev1.Pod) {
 		return
 	}
 	s.State, s.Healthy = Succeeded, true
+}
+
+// hasStarted reports whether a container runs or has run.
+func hasStarted(status corev1.ContainerStatus) bool {
+	return status.State.Running != nil || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil
 }
 
 // StatusOf finds the status of a container; nil if there is none.

@@ -206,6 +206,7 @@ func (r Recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 		isUnfinished := a.Skip || a.Postpone
 		if t := r.Target; t != nil && t.Selected && !isUnfinished {
 			now := node.WholeSeconds(r.Facts.Now)
+			maps.DeleteFunc(state, func(key string, _ v1alpha1.PackageStatus) bool { return rec.Packages[key].IsUnbegun() })
 			rec.FinishedAt, rec.Unproven = &now, a.Why.Reason == rollout.ReasonProofFailed
 			rec.Has = plan.RevisionKey(plan.FinishedHashes(state, rec.Packages))
 		}
@@ -229,7 +230,10 @@ func (r Recorder) recordRetirement(a rollout.Action, n *node.Node) node.Edit {
 func (r Recorder) recordDeletion(n *node.Node) node.Edit {
 	s, on := r.Facts.Skyhook, n.Skyhook(r.Facts.Skyhook.Name)
 	state := maps.Clone(on.State)
-	maps.DeleteFunc(state, func(_ string, e v1alpha1.PackageStatus) bool { return plan.IsUninstalled(e) })
+	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
+	maps.DeleteFunc(state, func(key string, e v1alpha1.PackageStatus) bool {
+		return plan.IsUninstalled(e) || rec.Packages[key].IsUnbegun()
+	})
 	if on.Problem != "" || len(state) == 0 {
 		return n.RemoveSkyhook(s.Name)
 	}
@@ -237,7 +241,6 @@ func (r Recorder) recordDeletion(n *node.Node) node.Edit {
 	if !maps.Equal(state, on.State) {
 		text = node.FormatState(state)
 	}
-	rec := on.Record.Effective(n.UID, string(s.UID), on.StateHash, on.State)
 	kept := node.SkyhookRecord{
 		Node: n.UID, Skyhook: string(s.UID), State: node.HashState(text), Kept: true, Owner: rec.Owner, Offset: rec.Offset,
 		Visit: node.Visit{Admission: rec.Admission, Generation: s.Generation}, Packages: map[string]*node.PackageRecord{},

@@ -39,6 +39,7 @@ func (r Recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 		}
 		rec.SetQueue(st.ID, queue)
 		p := r.Facts.BeginStage(st, state, rec, n)
+		p.Unbegun = p.Unbegun && !r.isLost(st)
 		if st.IsInterrupt() {
 			r.beginInterrupt(a, st, state, rec, n, p)
 		}
@@ -49,6 +50,12 @@ func (r Recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 	})
 	e.SetSkyhookStatus(n, r.Facts.Skyhook.Name, status)
 	return e, nil
+}
+
+// isLost reports whether the pod of a step is gone, so that nobody knows whether it began. One that is replaced because of an edit had not.
+func (r Recorder) isLost(st *plan.Step) bool {
+	e := plan.NewEntry(st.Key, r.Target.On.State[st.Key], r.Target.Record.Packages[st.Key])
+	return e.Stage == st.Stage && e.IsUnderWay() && e.Record != nil && !plan.WasEdited(st, e.Record)
 }
 
 // StatusDuring returns the status of an admitted node: erroring while a stage has failed and not succeeded since.
@@ -149,8 +156,11 @@ func (r Recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 			r.Facts.BeginStage(st, state, rec, n)
 		}
 		entry, p := state[st.Key], rec.Packages[st.Key]
-		if pod := plan.FindPod(r.Target.Pods.Work, plan.NewEntry(st.Key, entry, p)); pod != nil && pod.Refuses != nil {
-			p.Refuses = *pod.Refuses
+		if pod := plan.FindPod(r.Target.Pods.Work, plan.NewEntry(st.Key, entry, p)); pod != nil {
+			p.Unbegun = p.Unbegun && !pod.Begun
+			if pod.Refuses != nil {
+				p.Refuses = *pod.Refuses
+			}
 		}
 		switch a.State {
 		case rollout.StateDone:
