@@ -13,6 +13,7 @@ var checks = []struct {
 }{
 	{"internal/rollout/", [][]string{{"./internal/rollout/..."}, worldRuns}},
 	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook/...", "./internal/nodeop/..."}}},
+	{"internal/packagecli/sandbox/", [][]string{{"./internal/packagecli", "-run", "TestStepsCannotLeave"}}},
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
 	{"internal/cluster/drain/", [][]string{{"./internal/cluster/drain"}}},
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},

@@ -86,7 +86,15 @@ func TestPackages(t *testing.T) {
 	})
 }
 
-var buildAgent sync.Once
+// builtAgent builds the agent's program once, and returns its path.
+var builtAgent = sync.OnceValues(func() (string, error) {
+	cmd := exec.Command("go", "build", "-o", agentDir()+"/", "./cmd/skyhook-agent")
+	cmd.Dir = "../.."
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the agent: %w\n%s", err, said)
+	}
+	return filepath.Join(agentDir(), "skyhook-agent"), nil
+})
 
 func agentDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("skyhook-packagecli-test-%d", os.Getpid()))
@@ -94,15 +102,9 @@ func agentDir() string {
 
 // agentCmd puts the agent's program into PATH: agent.
 func agentCmd(ts *testscript.TestScript, _ bool, _ []string) {
-	dir := agentDir()
-	buildAgent.Do(func() {
-		cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/skyhook-agent")
-		cmd.Dir = "../.."
-		if said, err := cmd.CombinedOutput(); err != nil {
-			ts.Fatalf("building the agent: %v\n%s", err, said)
-		}
-	})
-	ts.Setenv("PATH", dir+string(filepath.ListSeparator)+ts.Getenv("PATH"))
+	agent, err := builtAgent()
+	ts.Check(err)
+	ts.Setenv("PATH", filepath.Dir(agent)+string(filepath.ListSeparator)+ts.Getenv("PATH"))
 }
 
 // canCreateNamespaces reports whether this process may create namespaces.

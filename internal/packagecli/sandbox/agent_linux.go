@@ -50,7 +50,7 @@ func (j *lifecycle) copyDir() string {
 func (j *lifecycle) runPod(s *Stage, m pack.Mode) (bool, error) {
 	j.pods++
 	id := fmt.Sprintf("pod-%d", j.pods)
-	if err := j.copyPackage(j.copyDir() + "." + id); err != nil {
+	if err := j.addPackage(j.copyDir() + "." + id); err != nil {
 		return false, fmt.Errorf("bringing the package to the host: %w", err)
 	}
 	for _, mode := range []pack.Mode{m, m.Check()} {
@@ -66,25 +66,9 @@ func (j *lifecycle) runPod(s *Stage, m pack.Mode) (bool, error) {
 	return true, nil
 }
 
-// copyPackage copies the package to the host as from its image, with the config and the node's metadata.
-func (j *lifecycle) copyPackage(to string) error {
-	from, err := os.OpenRoot(j.pkg.Dir)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	err = fs.WalkDir(from.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case name != "." && image.NotForHosts(name) && d.IsDir():
-			return fs.SkipDir
-		case d.IsDir() || image.NotForHosts(name):
-			return nil
-		}
-		return j.copyEntry(from, name, path.Join(to, name), d)
-	})
-	if err != nil {
+// addPackage copies the package to the host as from its image, with the config and the node's metadata.
+func (j *lifecycle) addPackage(to string) error {
+	if err := j.copyPackage(j.pkg.Dir, to); err != nil {
 		return err
 	}
 	for key, value := range j.config {
@@ -108,16 +92,36 @@ func (j *lifecycle) copyPackage(to string) error {
 	return nil
 }
 
-func (j *lifecycle) copyEntry(from *os.Root, name, to string, d fs.DirEntry) error {
+// copyPackage copies the files of a package that are in its image.
+func (h *host) copyPackage(dir, to string) error {
+	from, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return fs.WalkDir(from.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name != "." && image.NotForHosts(name) && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir() || image.NotForHosts(name):
+			return nil
+		}
+		return h.copyEntry(from, name, path.Join(to, name), d)
+	})
+}
+
+func (h *host) copyEntry(from *os.Root, name, to string, d fs.DirEntry) error {
 	if d.Type() == fs.ModeSymlink {
 		target, err := from.Readlink(name)
 		if err != nil {
 			return err
 		}
-		if err := j.root.MkdirAll(path.Dir(to)[1:], 0o755); err != nil {
+		if err := h.root.MkdirAll(path.Dir(to)[1:], 0o755); err != nil {
 			return err
 		}
-		return j.root.Symlink(target, to[1:])
+		return h.root.Symlink(target, to[1:])
 	}
 	content, err := from.ReadFile(name)
 	if err != nil {
@@ -131,7 +135,7 @@ func (j *lifecycle) copyEntry(from *os.Root, name, to string, d fs.DirEntry) err
 	if st.Mode()&0o100 != 0 {
 		mode = 0o755
 	}
-	return j.write(to, string(content), mode)
+	return h.write(to, string(content), mode)
 }
 
 // buildEnvironment returns the environment that the operator sets for the agent.
@@ -173,7 +177,7 @@ func (j *lifecycle) startAgent(args []string, more ...string) (*exec.Cmd, *bytes
 		return nil, nil, err
 	}
 	said := &bytes.Buffer{}
-	cmd := exec.Command(j.Agent, args...)
+	cmd := exec.Command(agentFile, args...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = j.buildEnvironment(more...), "/", said, said
 	if j.Verbose {
 		cmd.Stdout = io.MultiWriter(said, os.Stderr)

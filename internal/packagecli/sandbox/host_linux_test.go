@@ -6,6 +6,7 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -125,4 +126,43 @@ removed service cron.service: active`
 	if again, err := h.takeSnapshot(after); err != nil || len(again.diffFrom(after)) > 0 {
 		t.Errorf("nothing happened, and %v changed, %v", again.diffFrom(after), err)
 	}
+}
+
+// A thread is filtered, and ends with the test.
+func TestCallsThatLeaveAreDenied(t *testing.T) {
+	for name, call := range map[string]struct{ number, first uintptr }{
+		"mount": {unix.SYS_MOUNT, ^uintptr(0)}, "umount2": {unix.SYS_UMOUNT2, ^uintptr(0)}, "setns": {unix.SYS_SETNS, ^uintptr(0)},
+		"unshare": {unix.SYS_UNSHARE, ^uintptr(0)}, "ptrace": {unix.SYS_PTRACE, ^uintptr(0)}, "keyctl": {unix.SYS_KEYCTL, ^uintptr(0)},
+		"bpf": {unix.SYS_BPF, ^uintptr(0)}, "open_by_handle_at": {unix.SYS_OPEN_BY_HANDLE_AT, ^uintptr(0)},
+		"clone": {unix.SYS_CLONE, unix.CLONE_NEWUSER | unix.CLONE_FS}, // which the kernel refuses with another error
+	} {
+		if err := callFiltered(t, call.number, call.first); err != unix.EPERM {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+	// Programs fall back to clone only with this error.
+	if err := callFiltered(t, unix.SYS_CLONE3, ^uintptr(0)); err != unix.ENOSYS {
+		t.Errorf("clone3 gives %v", err)
+	}
+	if err := callFiltered(t, unix.SYS_GETPID, 0); err != 0 {
+		t.Errorf("getpid gives %v", err)
+	}
+}
+
+func callFiltered(t *testing.T, call, first uintptr) unix.Errno {
+	t.Helper()
+	got := make(chan unix.Errno)
+	go func() {
+		runtime.LockOSThread() // and never unlocked, so that nothing else runs there
+		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		if err == nil {
+			err = filterCalls()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		_, _, errno := unix.RawSyscall6(call, first, ^uintptr(0), ^uintptr(0), ^uintptr(0), ^uintptr(0), ^uintptr(0))
+		got <- errno
+	}()
+	return <-got
 }

@@ -6,7 +6,6 @@ package sandbox
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -37,13 +36,9 @@ var (
 )
 
 // runLifecycles installs the package on a new host, and upgrades it from an older version on another one.
-func (o Request) runLifecycles() (Report, error) {
+func (o Request) runLifecycles(settings map[string]string) (Report, error) {
 	r := Report{Package: o.Package.Name, Version: o.Package.Version, Host: o.describeHost(), Stages: []Stage{}}
-	settings, err := readSettings()
-	if err != nil {
-		return r, err
-	}
-	fresh, err := o.newLifecycle("new", settings, &r)
+	fresh, err := o.newLifecycle(newHostDir, settings, &r)
 	if err != nil {
 		return r, err
 	}
@@ -52,7 +47,7 @@ func (o Request) runLifecycles() (Report, error) {
 		return r, err
 	}
 	if o.Older != nil {
-		j, err := o.newLifecycle("upgraded", settings, &r)
+		j, err := o.newLifecycle(upgradedHostDir, settings, &r)
 		if err != nil {
 			return r, err
 		}
@@ -91,8 +86,8 @@ func (o Request) listUntested() []string {
 	return out
 }
 
-func (o Request) newLifecycle(name string, settings map[string]string, r *Report) (*lifecycle, error) {
-	h, err := o.newHost(filepath.Join(o.Work, name), settings)
+func (o Request) newLifecycle(dir string, settings map[string]string, r *Report) (*lifecycle, error) {
+	h, err := o.newHost(dir, settings)
 	if err != nil {
 		return nil, err
 	}

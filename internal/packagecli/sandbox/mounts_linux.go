@@ -9,25 +9,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // devices are the device files below /dev.
-var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+var devices = []string{"null", "zero", "full", "random", "urandom"}
 
 // mountFilesystems mounts the file systems of a running host. /proc shows the PID namespace; kernel settings and devices
 // are files of the host.
-func (h *host) mountFilesystems() error {
-	at := func(name string) string { return filepath.Join(h.dir, name) }
+func mountFilesystems(dir string) error {
+	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, m := range []struct {
 		what, where string
 		flags       uintptr
 		data        string
 	}{
 		{"proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""},
-		{"tmpfs", "proc/sys", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
 		{"tmpfs", "sys", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
 		{"tmpfs", "dev", unix.MS_NOSUID, "mode=755"},
 		{"tmpfs", "run", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
@@ -37,11 +37,8 @@ func (h *host) mountFilesystems() error {
 		}
 	}
 	for _, name := range devices {
-		if err := os.WriteFile(at("dev/"+name), nil, 0o666); err != nil { //nolint:gosec // G306: a place to mount a device on
-			return err
-		}
-		if err := unix.Mount("/dev/"+name, at("dev/"+name), "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mounting /dev/%s: %w", name, err)
+		if err := makeDevice("/dev/"+name, at("dev/"+name)); err != nil {
+			return fmt.Errorf("making /dev/%s: %w", name, err)
 		}
 	}
 	for name, target := range map[string]string{
@@ -54,6 +51,9 @@ func (h *host) mountFilesystems() error {
 	if err := os.Mkdir(at("dev/shm"), 0o777); err != nil { //nolint:gosec // G301: as on every host
 		return err
 	}
+	if err := coverMachine(at("proc"), at("dev/null")); err != nil {
+		return err
+	}
 	// /proc/cmdline follows the boot loader's configuration, if the host has one.
 	if err := os.WriteFile(at("run/.cmdline"), nil, 0o644); err != nil { //nolint:gosec // G306: as on every host
 		return err
@@ -62,6 +62,48 @@ func (h *host) mountFilesystems() error {
 		return fmt.Errorf("mounting /proc/cmdline: %w", err)
 	}
 	return os.Remove(at("run/.cmdline"))
+}
+
+// makeDevice makes a device file like one of this machine. Its owner and mode are its own where this process may make devices; in a user
+// namespace, where it may not, nobody may change those of the machine's either.
+func makeDevice(like, at string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(like, &st); err != nil {
+		return err
+	}
+	if unix.Mknod(at, st.Mode, int(st.Rdev)) == nil { //nolint:gosec // G115: the kernel's own numbers
+		return os.Chmod(at, 0o666) //nolint:gosec // G302: as on every host
+	}
+	if err := os.WriteFile(at, nil, 0o666); err != nil { //nolint:gosec // G306: a place to mount a device on
+		return err
+	}
+	return unix.Mount(like, at, "", unix.MS_BIND, "")
+}
+
+// coverMachine covers what /proc has of the whole machine: its folders, such as /proc/sys and /proc/irq, and the files that can be written or that
+// not everybody may read, such as /proc/sysrq-trigger. Processes, and what is only read, stay.
+func coverMachine(proc, null string) error {
+	there, err := os.ReadDir(proc)
+	if err != nil {
+		return err
+	}
+	for _, d := range there {
+		st, err := d.Info()
+		if _, e := strconv.Atoi(d.Name()); e == nil || err != nil || st.Mode()&fs.ModeSymlink != 0 {
+			continue
+		}
+		at := filepath.Join(proc, d.Name())
+		switch {
+		case d.IsDir():
+			err = unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755")
+		case st.Mode().Perm() != 0o444 || d.Name() == "keys":
+			err = unix.Mount(null, at, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return fmt.Errorf("covering /proc/%s: %w", d.Name(), err)
+		}
+	}
+	return nil
 }
 
 // bootID is the setting with the boot id.

@@ -15,14 +15,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// RunTest runs a test in namespaces of its own for processes, mounts, host name and network, so that steps do not affect
-// this machine. self is the command line of this program that calls ServeRequest.
+// RunTest runs a test in namespaces of its own for processes, mounts, host name and network, so that steps neither see nor
+// affect this machine: they get no environment, no terminal and no open file of the caller. self is the command line of this
+// program that calls ServeRequest.
 func RunTest(ctx context.Context, self []string, o Request, log io.Writer) (Report, error) {
 	o.Privileged = os.Geteuid() == 0
 	order, err := json.Marshal(o)
@@ -30,12 +32,14 @@ func RunTest(ctx context.Context, self []string, o Request, log io.Writer) (Repo
 		return Report{}, err
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args, cmd.Stdin, cmd.Stderr = self, bytes.NewReader(order), log
+	// A writer that is not a file is reached through a pipe, so that no step can open the terminal behind it.
+	cmd.Args, cmd.Env, cmd.Stdin, cmd.Stderr = self, []string{}, bytes.NewReader(order), struct{ io.Writer }{log}
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
 		Pdeathsig:  syscall.SIGKILL,
+		Setsid:     true,
 	}
 	if !o.Network {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
@@ -91,40 +95,127 @@ func ServeRequest(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(answer)
 }
 
-// runInNamespaces prepares the namespaces and runs all lifecycles.
+// Where things are below the root of the namespaces.
+const (
+	newHostDir      = "/new"
+	upgradedHostDir = "/upgraded"
+	packageDir      = "/package"
+	olderDir        = "/older"
+	agentFile       = "/agent"
+)
+
+// runInNamespaces brings all that the lifecycles need into one folder, leaves everything else, and runs them.
 func (o Request) runInNamespaces() (Report, error) {
 	if os.Getpid() != 1 {
 		return Report{}, errors.New("this command is only started by package test")
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return Report{}, fmt.Errorf("making mounts private: %w", err)
-	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return Report{}, fmt.Errorf("mounting /proc for the processes of the test: %w", err)
-	}
-	// A tmpfs is faster, but the agent refuses to reboot a host whose records would not survive.
-	if !o.Spec.hasReboot() {
-		if err := unix.Mount("tmpfs", o.Work, "tmpfs", unix.MS_NODEV, "mode=755"); err != nil {
-			return Report{}, fmt.Errorf("making a place in memory for the host: %w", err)
-		}
-	}
-	if err := unix.Sethostname([]byte("trial")); err != nil {
-		return Report{}, fmt.Errorf("naming the host of the test: %w", err)
-	}
-	if err := dropCapabilities(); err != nil {
+	settings, err := readSettings()
+	if err != nil {
 		return Report{}, err
 	}
-	return o.runLifecycles()
+	for _, step := range []func() error{closeOnExec, o.mountWork, o.copyPackages, o.copyAgent, o.makeHosts, o.leaveMachine, dropPrivileges} {
+		if err := step(); err != nil {
+			return Report{}, err
+		}
+	}
+	o.Work, o.Package.Dir = "/", packageDir
+	if o.Older != nil {
+		o.Older.Dir = olderDir
+	}
+	return o.runLifecycles(settings)
 }
 
-// dropCapabilities drops the capabilities that could affect the machine's kernel, clock and devices.
-func dropCapabilities() error {
-	for _, c := range []uintptr{
-		unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_SYS_BOOT, unix.CAP_SYS_TIME, unix.CAP_SYSLOG, unix.CAP_MAC_ADMIN,
-		unix.CAP_MAC_OVERRIDE, unix.CAP_AUDIT_CONTROL, unix.CAP_WAKE_ALARM, unix.CAP_MKNOD,
+// closeOnExec keeps the files that this process has open, also those of a shell, from the programs that it starts.
+func closeOnExec() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("looking for open files: %w", err)
+	}
+	for _, d := range open {
+		if fd, err := strconv.Atoi(d.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// mountWork makes the work folder a mount, so that it can become a root.
+func (o Request) mountWork() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	// A tmpfs is faster, but the agent refuses to reboot a host whose records would not survive.
+	what, kind, flags, data := "tmpfs", "tmpfs", uintptr(unix.MS_NODEV), "mode=755"
+	if o.Spec.hasReboot() {
+		what, kind, flags, data = o.Work, "", unix.MS_BIND, ""
+	}
+	if err := unix.Mount(what, o.Work, kind, flags, data); err != nil {
+		return fmt.Errorf("making a place for the host: %w", err)
+	}
+	return nil
+}
+
+// copyPackages copies the packages below the work folder.
+func (o Request) copyPackages() error {
+	root, err := os.OpenRoot(o.Work)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	work := &host{dir: o.Work, root: root}
+	err = work.copyPackage(o.Package.Dir, packageDir)
+	if o.Older != nil {
+		err = errors.Join(err, work.copyPackage(o.Older.Dir, olderDir))
+	}
+	return err
+}
+
+// copyAgent copies the agent and its libraries below the work folder.
+func (o Request) copyAgent() error {
+	if err := makeMergedFolders(o.Work); err != nil {
+		return err
+	}
+	l := newLibraries()
+	if err := l.copyProgram(o.Agent, filepath.Join(o.Work, agentFile)); err != nil {
+		return fmt.Errorf("copying the agent: %w", err)
+	}
+	return l.copyAll(o.Work)
+}
+
+// makeHosts makes the files of the hosts below the work folder, and mounts the file systems of each. The root of the namespaces has them too: the agent
+// runs there.
+func (o Request) makeHosts() error {
+	for _, name := range []string{"/", newHostDir, upgradedHostDir} {
+		if name == upgradedHostDir && o.Older == nil {
+			continue
+		}
+		dir := filepath.Join(o.Work, name)
+		if name != "/" {
+			if err := o.makeRootfs(dir); err != nil {
+				return fmt.Errorf("making a host: %w", err)
+			}
+		}
+		if err := errors.Join(makeFolders(dir), mountFilesystems(dir)); err != nil {
+			return fmt.Errorf("making a host: %w", err)
+		}
+	}
+	return nil
+}
+
+// leaveMachine makes the work folder the root of all processes here. Nothing else of the machine stays mounted.
+func (o Request) leaveMachine() error {
+	if err := unix.Sethostname([]byte("trial")); err != nil {
+		return fmt.Errorf("naming the host of the test: %w", err)
+	}
+	// The old root comes to lie on the new one, and is detached from there: see pivot_root(2).
+	for _, step := range []func() error{
+		func() error { return unix.Chdir(o.Work) },
+		func() error { return unix.PivotRoot(".", ".") },
+		func() error { return unix.Unmount(".", unix.MNT_DETACH) },
+		func() error { return unix.Chdir("/") },
 	} {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("giving up capability %d: %w", c, err)
+		if err := step(); err != nil {
+			return fmt.Errorf("leaving the machine's files: %w", err)
 		}
 	}
 	return nil
@@ -140,26 +231,28 @@ type host struct {
 	boots        int
 }
 
-// newHost creates the host in an empty directory and mounts the file systems of a running host.
-func (o Request) newHost(dir string, settings map[string]string) (*host, error) {
+// makeRootfs makes the root file system of a host.
+func (o Request) makeRootfs(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // G301: the root of a host is open
-		return nil, fmt.Errorf("making a host: %w", err)
+		return err
 	}
-	var err error
 	switch {
 	case o.Root == "":
-		err = createRootfs(o.Distribution, dir)
+		return createRootfs(o.Distribution, dir)
 	case o.mountOverlay(dir) != nil:
-		err = copyTree(o.Root, dir)
+		return copyTree(o.Root, dir)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("making a host: %w", err)
-	}
+	return nil
+}
+
+// newHost completes a host that makeHosts made, and boots it.
+func (o Request) newHost(dir string, settings map[string]string) (*host, error) {
 	h := &host{dir: dir, spec: o.Spec, settings: settings}
+	var err error
 	if h.root, err = os.OpenRoot(dir); err != nil {
 		return nil, fmt.Errorf("making a host: %w", err)
 	}
-	for _, step := range []func() error{h.makeFolders, h.mountFilesystems, h.installSystemctl, h.addServices, h.writeHostFiles, h.simulateBoot} {
+	for _, step := range []func() error{h.installSystemctl, h.addServices, h.writeHostFiles, h.simulateBoot} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("making a host: %w", err)
 		}
@@ -186,21 +279,26 @@ func (o Request) mountOverlay(dir string) error {
 			return err
 		}
 	}
-	return unix.Mount("overlay", dir, "overlay", 0, "lowerdir="+o.Root+",upperdir="+upper+",workdir="+work)
+	return unix.Mount("overlay", dir, "overlay", unix.MS_NODEV, "lowerdir="+o.Root+",upperdir="+upper+",workdir="+work)
 }
 
 // makeFolders creates the directories of every host.
-func (h *host) makeFolders() error {
-	for _, dir := range []string{"dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/sbin", "var/lib", "var/log", "var/tmp"} {
-		if err := h.root.MkdirAll(dir, 0o755); err != nil {
+func makeFolders(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range []string{"dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/sbin", "var/lib", "var/log", "var/tmp"} {
+		if err := root.MkdirAll(name, 0o755); err != nil {
 			return err
 		}
-		top, _, _ := strings.Cut(dir, "/")
-		if st, err := h.root.Lstat(top); err != nil || !st.IsDir() {
+		top, _, _ := strings.Cut(name, "/")
+		if st, err := root.Lstat(top); err != nil || !st.IsDir() {
 			return errors.Join(fmt.Errorf("/%s is not a folder", top), err)
 		}
 	}
-	return errors.Join(h.root.Chmod("tmp", 0o777|fs.ModeSticky), h.root.Chmod("var/tmp", 0o777|fs.ModeSticky))
+	return errors.Join(root.Chmod("tmp", 0o777|fs.ModeSticky), root.Chmod("var/tmp", 0o777|fs.ModeSticky))
 }
 
 // writeHostFiles writes the files of the spec.

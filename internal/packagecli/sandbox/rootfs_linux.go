@@ -48,19 +48,28 @@ tty ulimit umount uname unexpand uniq unlink unshare update-alternatives uptime 
 whoami xargs xz yes zcat zgrep zstd`)
 )
 
-// createRootfs creates a small root file system that resembles a distribution, with the programs of this machine but
-// without its configuration.
-func createRootfs(what, dir string) error {
-	if !slices.Contains(Distributions, what) {
-		return fmt.Errorf("a host like %q is not known; there are %s", what, strings.Join(Distributions, ", "))
-	}
-	for link, target := range map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"} {
+// makeMergedFolders makes the folders below /usr to which /bin, /sbin, /lib and /lib64 are links.
+func makeMergedFolders(dir string) error {
+	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
+		target := path.Join("usr", link)
 		if err := os.MkdirAll(filepath.Join(dir, target), 0o755); err != nil { //nolint:gosec // G301: as on every host
 			return err
 		}
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// createRootfs creates a small root file system that resembles a distribution, with the programs of this machine but
+// without its configuration.
+func createRootfs(what, dir string) error {
+	if !slices.Contains(Distributions, what) {
+		return fmt.Errorf("a host like %q is not known; there are %s", what, strings.Join(Distributions, ", "))
+	}
+	if err := makeMergedFolders(dir); err != nil {
+		return err
 	}
 	for _, f := range emptyFolders {
 		if err := os.MkdirAll(filepath.Join(dir, f), 0o755); err != nil { //nolint:gosec // G301: as on every host
