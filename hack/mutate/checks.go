@@ -5,8 +5,7 @@ package main
 
 import "strings"
 
-// checks are the arguments of go test that have to notice a fault in a folder or file, the fast ones first. They are scenarios
-// and random runs; only the one about two operators needs an API server.
+// checks are the arguments of go test that have to notice a fault in a folder or file, the fast ones first.
 var checks = []struct {
 	folder string
 	tests  [][]string
@@ -19,6 +18,7 @@ var checks = []struct {
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/", [][]string{worldRuns}},
+	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart"}}},
 	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
 }
 

@@ -126,10 +126,11 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// storedManager is a manager with what its cache holds.
+// storedManager is a manager with what its cache holds, and with its lock.
 type storedManager struct {
 	manager.Manager
 	stores *stores
+	lock   *exclusiveLock // nil without leader election
 }
 
 func newManager(config *rest.Config, others *otherOperators, o Options) (*storedManager, error) {
@@ -159,7 +160,10 @@ func newManager(config *rest.Config, others *otherOperators, o Options) (*stored
 	if err != nil {
 		return nil, fmt.Errorf("setting up the operator: %w", err)
 	}
-	return &storedManager{m, stored}, nil
+	if !o.LeaderElection {
+		lock = nil
+	}
+	return &storedManager{m, stored, lock}, nil
 }
 
 // withProtobuf is a configuration for clients of built-in kinds only. Protobuf is smaller than JSON and decodes with less
@@ -220,12 +224,10 @@ func setUpLoop(ctx context.Context, m *storedManager, others *otherOperators, co
 		broadcaster.Shutdown()
 	}
 	first := startup{
+		others: others, lock: m.lock,
 		migration: &migrationCheck{client: direct, namespace: o.Skyhook.Namespace, events: others.events, log: o.Log},
 		webhooks:  &webhookRemover{client: direct, namespace: o.Skyhook.Namespace, log: o.Log}, loop: l,
 		policy: &policyCreator{client: direct, name: o.Skyhook.DefaultPolicy, spec: o.DefaultPolicySpec, log: o.Log},
-	}
-	if !o.LeaderElection {
-		first.others = others
 	}
 	removal := manager.RunnableFunc(func(ctx context.Context) error {
 		configureRemovalGuard(ctx, direct, m.GetCache(), o)

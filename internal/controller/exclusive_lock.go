@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
@@ -18,11 +19,21 @@ import (
 )
 
 // exclusiveLock is the lease of this operator's namespace. It cannot be acquired while an operator of another namespace leads.
-// Waiting operators do not hold it, so two operators of ours never wait for each other. A leader stays the leader.
+// Waiting operators do not hold it, so two operators of ours never wait for each other. A leader looks again: of two that took their
+// leases at the same moment, neither could see the other, and the younger ends.
 type exclusiveLock struct {
 	resourcelock.Interface
 	others *otherOperators
 	leads  atomic.Bool
+	taken  atomic.Pointer[time.Time] // when this process took the lease, as written there; nil before
+}
+
+// olderLeaderError ends an operator that turned out to be the younger of two leaders.
+type olderLeaderError struct{ leader *otherLeader }
+
+// Error names the older leader.
+func (e *olderLeaderError) Error() string {
+	return fmt.Sprintf("an operator in namespace %s (%s) took its lease before this one did: this one ends, and waits for it", e.leader.Namespace, e.leader.holder())
 }
 
 // newExclusiveLock makes the lock of an operator.
@@ -76,6 +87,36 @@ func (l *exclusiveLock) Update(ctx context.Context, r resourcelock.LeaderElectio
 
 func (l *exclusiveLock) noteWrite(r resourcelock.LeaderElectionRecord, err error) {
 	if err == nil {
+		taken := r.AcquireTime.Truncate(time.Microsecond) // as a Lease has it
+		l.taken.Store(&taken)
 		l.leads.Store(r.HolderIdentity == l.Identity())
+	}
+}
+
+// lookAgain asks the API server, after the lease was taken, for other leaders. Each of two writes its own lease before it reads the
+// other's, so at least one sees both. It returns an olderLeaderError, or nil when this operator leads.
+func (l *exclusiveLock) lookAgain(ctx context.Context) error {
+	if err := l.others.list(ctx); err != nil {
+		return err
+	}
+	return l.findOlderLeader(ctx)
+}
+
+// findOlderLeader returns an olderLeaderError when an operator of another namespace that took its lease earlier leads, too.
+func (l *exclusiveLock) findOlderLeader(ctx context.Context) error {
+	taken := l.taken.Load()
+	older := l.others.findHeld(ctx, func(o *otherLeader) bool { return taken != nil && o.tookLeaseBefore(l.others.namespace, *taken) })
+	if older == nil {
+		return nil
+	}
+	return &olderLeaderError{older}
+}
+
+// watchOlderLeaders calls end when an older leader is seen, until the context ends.
+func (l *exclusiveLock) watchOlderLeaders(ctx context.Context, end context.CancelCauseFunc) {
+	for sleep(ctx, retryPeriod) {
+		if err := l.findOlderLeader(ctx); err != nil {
+			end(err)
+		}
 	}
 }

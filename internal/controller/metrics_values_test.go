@@ -159,7 +159,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	if diff := cmp.Diff(everyValue, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	covered := strings.Join(everyValue, "\n") + "\nskyhook_pass_running_seconds{\nskyhook_other_operator{" // the latter by TestOtherOperator
+	covered := strings.Join(everyValue, "\n") + "\nskyhook_pass_running_seconds{\nskyhook_other_operator{\nskyhook_other_operator_since_seconds{" // the latter two by TestOtherOperator
 	for name := range everyMetric(t) {
 		if !strings.Contains(covered, name+"{") {
 			t.Errorf("no value of %s is tested", name)

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes/scheme"
+	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -40,12 +41,14 @@ const reasonOtherOperator = "OtherOperator"
 // otherOperators watches the leases of operators in other namespaces. The predecessor's operator is usually in a namespace of
 // its own, so the lease of this namespace alone does not keep the two from working on the same nodes.
 type otherOperators struct {
-	namespace string // of this operator
-	clock     func() time.Time
-	log       logr.Logger
-	events    resourcelock.EventRecorder
-	gauge     *prometheus.GaugeVec
-	ready     chan struct{} // closed when the leases are known, or cannot be
+	namespace    string // of this operator
+	clock        func() time.Time
+	log          logr.Logger
+	events       resourcelock.EventRecorder
+	gauge, since *prometheus.GaugeVec
+	ready        chan struct{}                                     // closed when the leases are known, or cannot be
+	lister       typedcoordinationv1.LeasesGetter                  // nil when this operator waits for nobody
+	runsOperator func(context.Context, *otherLeader) (bool, error) // says whether the holder of a lease is an operator
 
 	mu       sync.Mutex
 	readied  bool
@@ -67,13 +70,21 @@ type otherLeader struct {
 
 func (l *otherLeader) holder() string { return ptr.Deref(l.Lease.HolderIdentity, "") }
 
+// tookLeaseBefore reports whether the other operator is the older leader of two: of leases that were taken at the same moment, the one
+// whose namespace comes first by name is. Both sides compare what is written in the leases, so they agree.
+func (l *otherLeader) tookLeaseBefore(namespace string, taken time.Time) bool {
+	theirs := ptr.Deref(l.Lease.AcquireTime, metav1.NewMicroTime(taken)).Truncate(time.Microsecond)
+	return theirs.Before(taken) || theirs.Equal(taken) && l.Namespace < namespace
+}
+
 // startOtherOperators watches the leases of other namespaces until the context ends, if the operator waits for them. The function
 // it returns stops its events.
 func startOtherOperators(ctx context.Context, config *rest.Config, o Options) (*otherOperators, func(), error) {
 	config = withProtobuf(config)
 	leases, leasesErr := typedcoordinationv1.NewForConfig(config)
 	core, coreErr := typedcorev1.NewForConfig(config)
-	if err := errors.Join(leasesErr, coreErr); err != nil {
+	reviews, reviewsErr := typedauthorizationv1.NewForConfig(config)
+	if err := errors.Join(leasesErr, coreErr, reviewsErr); err != nil {
 		return nil, nil, fmt.Errorf("making a client for leases: %w", err)
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
@@ -83,7 +94,8 @@ func startOtherOperators(ctx context.Context, config *rest.Config, o Options) (*
 		others.markReady()
 		return others, broadcaster.Shutdown, nil
 	}
-	if err := errors.Join(o.Registry.Register(others.gauge), others.watch(ctx, leases.RESTClient())); err != nil {
+	others.lister, others.runsOperator = leases, (&holderFinder{core, reviews}).runsOperator
+	if err := errors.Join(o.Registry.Register(others.gauge), o.Registry.Register(others.since), others.watch(ctx, leases.RESTClient())); err != nil {
 		broadcaster.Shutdown()
 		return nil, nil, err
 	}
@@ -97,16 +109,21 @@ func newOtherOperators(namespace string, events resourcelock.EventRecorder, log 
 		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "skyhook_other_operator", Help: "1 while the operator of another namespace leads, so that this process waits.",
 		}, []string{"namespace"}),
+		since: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "skyhook_other_operator_since_seconds", Help: "Unix time since which this process waits for the operator of another namespace.",
+		}, []string{"namespace"}),
 	}
+}
+
+// ofOtherNamespaces selects the leases of other namespaces. The operator's rights name them.
+func (o *otherOperators) ofOtherNamespaces() fields.Selector {
+	return fields.AndSelectors(fields.OneTermEqualSelector("metadata.name", options.LeaseName), fields.OneTermNotEqualSelector("metadata.namespace", o.namespace))
 }
 
 // watch watches the leases until the context ends. Without the right to do that, no other operator is known.
 func (o *otherOperators) watch(ctx context.Context, c rest.Interface) error {
-	selector := fields.AndSelectors(
-		fields.OneTermEqualSelector("metadata.name", options.LeaseName), // the operator's rights name it
-		fields.OneTermNotEqualSelector("metadata.namespace", o.namespace))
 	leases := toolscache.NewSharedInformer(
-		toolscache.NewListWatchFromClient(c, "leases", metav1.NamespaceAll, selector), &coordinationv1.Lease{}, 0)
+		toolscache.NewListWatchFromClient(c, "leases", metav1.NamespaceAll, o.ofOtherNamespaces()), &coordinationv1.Lease{}, 0)
 	handler, err := leases.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: o.observe, UpdateFunc: func(_, lease any) { o.observe(lease) }, DeleteFunc: o.forget,
 	})
@@ -140,6 +157,26 @@ func (o *otherOperators) markReady() bool {
 	o.readied = true
 	close(o.ready)
 	return true
+}
+
+// list notes the leases that the API server has now, if this operator waits for others. Without the right to list them there are none.
+func (o *otherOperators) list(ctx context.Context) error {
+	if o.lister == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseDuration)
+	defer cancel()
+	leases, err := o.lister.Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: o.ofOtherNamespaces().String()})
+	if apierrors.IsForbidden(err) {
+		return nil // the watch has said so
+	}
+	if err != nil {
+		return fmt.Errorf("listing the leases of other namespaces: %w", err)
+	}
+	for i := range leases.Items {
+		o.observe(&leases.Items[i])
+	}
+	return nil
 }
 
 // observe notes a lease that was created or changed.
@@ -176,12 +213,7 @@ func (o *otherOperators) forget(object any) {
 
 // isLongExpired reports whether a lease has run out by every clock.
 func isLongExpired(spec coordinationv1.LeaseSpec, now time.Time) bool {
-	return spec.RenewTime == nil || spec.RenewTime.Add(leaseTerm(spec)).Add(maxClockSkew).Before(now)
-}
-
-// leaseTerm is how long a lease is valid after it was renewed.
-func leaseTerm(spec coordinationv1.LeaseSpec) time.Duration {
-	return time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 15)) * time.Second
+	return spec.RenewTime == nil || spec.RenewTime.Add(options.LeaseTerm(spec)).Add(maxClockSkew).Before(now)
 }
 
 // findLeader returns the operator of another namespace that leads, and nil when there is none. It reports changes.
@@ -191,24 +223,48 @@ func (o *otherOperators) findLeader(ctx context.Context) (*otherLeader, error) {
 		return nil, fmt.Errorf("finding operators in other namespaces: %w", ctx.Err())
 	case <-o.ready:
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := o.clock()
-	var found *otherLeader
-	for _, namespace := range slices.Sorted(maps.Keys(o.leases)) {
-		lease := o.leases[namespace]
-		isHeld := ptr.Deref(lease.spec.HolderIdentity, "") != ""
-		if isHeld && now.Before(lease.at.Add(leaseTerm(lease.spec))) {
-			found = &otherLeader{namespace, lease.spec}
-			break
-		}
-	}
+	found := o.findHeld(ctx, func(*otherLeader) bool { return true })
 	o.report(found)
 	return found, nil
 }
 
-// report logs which other operator leads, records an event and sets the metric, when that has changed.
+// findHeld returns an operator that holds a lease of another namespace and that fits; nil without one. What cannot be found out about a
+// holder counts as an operator.
+func (o *otherOperators) findHeld(ctx context.Context, fits func(*otherLeader) bool) *otherLeader {
+	for _, lease := range o.listHeld() {
+		if !fits(lease) {
+			continue
+		}
+		runs, err := o.runsOperator(ctx, lease)
+		if err != nil {
+			o.log.Error(err, "cannot find out whether the holder of a lease is an operator", "otherNamespace", lease.Namespace, "holder", lease.holder())
+		}
+		if runs || err != nil {
+			return lease
+		}
+	}
+	return nil
+}
+
+// listHeld lists the leases that somebody holds, by namespace.
+func (o *otherOperators) listHeld() []*otherLeader {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var held []*otherLeader
+	for _, namespace := range slices.Sorted(maps.Keys(o.leases)) {
+		lease := o.leases[namespace]
+		hasHolder := ptr.Deref(lease.spec.HolderIdentity, "") != ""
+		if hasHolder && o.clock().Before(lease.at.Add(options.LeaseTerm(lease.spec))) {
+			held = append(held, &otherLeader{namespace, lease.spec})
+		}
+	}
+	return held
+}
+
+// report logs which other operator leads, records an event and sets the metrics, when that has changed.
 func (o *otherOperators) report(leader *otherLeader) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	namespace := ""
 	if leader != nil {
 		namespace = leader.Namespace
@@ -217,13 +273,17 @@ func (o *otherOperators) report(leader *otherLeader) {
 		return
 	}
 	o.gauge.Reset()
+	o.since.Reset()
 	if leader == nil {
 		o.log.Info("the operator of the other namespace no longer leads", "otherNamespace", o.reported)
 	} else {
+		since := o.clock()
 		o.gauge.WithLabelValues(namespace).Set(1)
-		o.log.Info("waiting: the operator of another namespace leads", "otherNamespace", namespace, "holder", leader.holder(), "lease", options.LeaseName)
+		o.since.WithLabelValues(namespace).Set(float64(since.Unix()))
+		o.log.Info("waiting: the operator of another namespace leads", "otherNamespace", namespace, "holder", leader.holder(), "lease", options.LeaseName, "since", since)
 		o.events.Eventf(newLeaseOf(o.namespace), corev1.EventTypeWarning, reasonOtherOperator,
-			"waiting: an operator in namespace %s holds the lease %s there (%s). Only one can work on the nodes: stop it, and this one goes on", namespace, options.LeaseName, leader.holder())
+			"waiting since %s: an operator in namespace %s holds the lease %s there (%s). Only one can work on the nodes: stop it, and this one goes on",
+			since.UTC().Format(time.RFC3339), namespace, options.LeaseName, leader.holder())
 	}
 	o.reported = namespace
 }

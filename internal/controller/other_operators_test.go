@@ -5,13 +5,22 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,16 +40,43 @@ spec:
 func (s *fixture) leaseElsewhere(seconds int32, renewed time.Time) *coordinationv1.Lease {
 	s.Helper()
 	ctx := context.Background()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "predecessor-"}}
-	s.Must(s.Client.Create(ctx, namespace))
+	namespace := s.newNamespace("operator")
+	s.createPod(namespace, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "manager-x2x7z"}, Spec: corev1.PodSpec{ServiceAccountName: "operator"}})
 	holder, at := "manager-x2x7z_0b8c", metav1.NewMicroTime(renewed)
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: options.LeaseName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: options.LeaseName},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &at, RenewTime: &at},
 	}
 	s.Must(s.Client.Create(ctx, lease))
 	s.Cleanup(func() { s.Must(client.IgnoreNotFound(s.Client.Delete(ctx, lease))) })
 	return lease
+}
+
+// newNamespace creates a namespace in which one account may patch nodes.
+func (s *fixture) newNamespace(account string) string {
+	s.Helper()
+	ctx := context.Background()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "predecessor-"}}
+	s.Must(s.Client.Create(ctx, namespace))
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"patch"}}}}
+	s.Must(s.Client.Create(ctx, role))
+	s.Must(s.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace.Name, Name: account}},
+	}))
+	return namespace.Name
+}
+
+// createPod creates a pod with its status.
+func (s *fixture) createPod(namespace string, p corev1.Pod) {
+	s.Helper()
+	status := p.Status
+	p.Namespace, p.Spec.Containers = namespace, []corev1.Container{{Name: "c", Image: "registry.example/skyhook/operator"}}
+	s.Must(s.Client.Create(context.Background(), &p))
+	if p.Status = status; status.Phase != "" {
+		s.Must(s.Client.Status().Update(context.Background(), &p))
+	}
 }
 
 // requireUntouched checks that no operator has done anything for the Skyhook so far.
@@ -60,7 +96,8 @@ func (s *fixture) isReported(namespace string) bool {
 	events := &corev1.EventList{}
 	s.Must(s.Client.List(context.Background(), events, client.InNamespace(s.Namespace)))
 	for _, e := range events.Items {
-		if e.Reason == reasonOtherOperator && e.InvolvedObject.Kind == "Lease" && strings.Contains(e.Message, "namespace "+namespace+" ") && s.gauge("skyhook_other_operator") == 1 {
+		since := fmt.Sprintf("waiting since %s: an operator in namespace %s ", time.Unix(int64(s.gauge("skyhook_other_operator_since_seconds")), 0).UTC().Format(time.RFC3339), namespace)
+		if e.Reason == reasonOtherOperator && e.InvolvedObject.Kind == "Lease" && strings.HasPrefix(e.Message, since) && s.gauge("skyhook_other_operator") == 1 {
 			return true
 		}
 	}
@@ -110,7 +147,7 @@ func TestOtherOperator(t *testing.T) {
 			s.requireUntouched()
 			c.end(s, lease)
 			s.WaitComplete("one")
-			if got := s.gauge("skyhook_other_operator"); got != 0 {
+			if got := s.gauge("skyhook_other_operator") + s.gauge("skyhook_other_operator_since_seconds"); got != 0 {
 				t.Errorf("the metric still is %v", got)
 			}
 		})
@@ -161,15 +198,98 @@ func TestOtherOperatorLater(t *testing.T) {
 	}
 }
 
+// TestForgedLease: a lease of somebody who runs no operator delays nothing, whatever it says, and however often it is renewed.
+func TestForgedLease(t *testing.T) {
+	s := newFixture(t, 1)
+	s.options.LeaderElection = true
+	lease := s.leaseElsewhere(math.MaxInt32, time.Now())
+	s.Patch(lease, `{"spec":{"holderIdentity":"another-pod_0b8c"}}`)
+	s.Apply(oneStage)
+	s.startOperator()
+	s.WaitComplete("one")
+	if s.isReported(lease.Namespace) {
+		t.Error("an operator is reported that does not exist")
+	}
+}
+
+// TestOlderLeader: a leader goes on when another one has taken its lease later, and ends when it turns out that the other one was earlier.
+func TestOlderLeader(t *testing.T) {
+	s := newFixture(t, 1)
+	s.options.LeaderElection, s.options.Registry = true, prometheus.NewRegistry()
+	s.Apply(oneStage)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { ended <- Run(ctx, s.config, s.options) }()
+	s.WaitComplete("one")
+	lease := s.leaseElsewhere(60, time.Now())
+	select {
+	case err := <-ended:
+		t.Fatalf("the older operator ended: %v", err)
+	case <-time.After(3 * retryPeriod):
+	}
+	s.Patch(lease, `{"spec":{"acquireTime":"2026-01-01T00:00:00.000000Z"}}`)
+	select {
+	case err := <-ended:
+		if older := (*olderLeaderError)(nil); !errors.As(err, &older) || !strings.Contains(err.Error(), lease.Namespace) {
+			t.Errorf("the younger operator ended with: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the younger operator goes on")
+	}
+	own := &coordinationv1.Lease{}
+	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: s.Namespace, Name: options.LeaseName}, own))
+	if holder := own.Spec.HolderIdentity; holder != nil && *holder != "" {
+		t.Errorf("the operator that ended holds its lease: %s", *holder)
+	}
+}
+
+// TestTwoOperatorsStart: of two operators that take the leases of their namespaces before they see each other's, one goes on.
+func TestTwoOperatorsStart(t *testing.T) {
+	ctx := context.Background()
+	leases, err := typedcoordinationv1.NewForConfig(plane.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, apart := range map[string]time.Duration{"at the same time": 0, "one after the other": time.Millisecond} {
+		namespaces := []string{plane.Namespace(t), plane.Namespace(t)}
+		at := metav1.NewTime(time.Now().Truncate(time.Microsecond).Add(time.Nanosecond)) // a Lease has no nanoseconds
+		var locks []*exclusiveLock
+		for i, namespace := range namespaces {
+			o := newOtherOperators(namespace, record.NewFakeRecorder(10), verboseLog())
+			o.lister, o.runsOperator = leases, func(_ context.Context, l *otherLeader) (bool, error) {
+				return slices.Contains(namespaces, l.Namespace), nil
+			}
+			o.markReady()
+			lock, err := newExclusiveLock(plane.Config, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := lock.Get(ctx); !apierrors.IsNotFound(err) {
+				t.Fatalf("%s: the lease cannot be taken: %v", name, err)
+			}
+			taken := metav1.NewTime(at.Add(-time.Duration(i) * apart)) // the second by the API server is the first by the clocks
+			if err := lock.Create(ctx, resourcelock.LeaderElectionRecord{HolderIdentity: lock.Identity(), LeaseDurationSeconds: 10, AcquireTime: taken, RenewTime: taken}); err != nil {
+				t.Fatal(err)
+			}
+			locks = append(locks, lock)
+		}
+		first, second := locks[0].lookAgain(ctx), locks[1].lookAgain(ctx)
+		if (first == nil) == (second == nil) || apart > 0 && second != nil {
+			t.Errorf("%s: not one of two leads: %v, %v", name, first, second)
+		}
+	}
+}
+
 // TestLeaseTerms: when a lease counts as held, by the clock of this process.
 func TestLeaseTerms(t *testing.T) {
 	start := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	holder, nobody := "a_1", ""
+	holder, nobody, stranger, unknown := "a_1", "", "b_1", "c_1"
 	newLease := func(holder *string, seconds *int32, renewed time.Time) *coordinationv1.Lease {
 		at := metav1.NewMicroTime(renewed)
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: holder, LeaseDurationSeconds: seconds, RenewTime: &at}}
 	}
-	ten := int32(10)
+	ten, years := int32(10), int32(math.MaxInt32)
 	for _, c := range []struct {
 		name   string
 		leases map[time.Duration]*coordinationv1.Lease // by the time at which they are seen
@@ -185,13 +305,23 @@ func TestLeaseTerms(t *testing.T) {
 		{"renewed long ago, then taken", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &ten, start.Add(-6*time.Minute)), time.Second: newLease(&holder, &ten, start)}, 2 * time.Second, true},
 		{"released", map[time.Duration]*coordinationv1.Lease{0: newLease(&nobody, &ten, start)}, 0, false},
 		{"without a holder", map[time.Duration]*coordinationv1.Lease{0: newLease(nil, nil, start)}, 0, false},
+		{"a term of years, for a minute", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &years, start)}, 59 * time.Second, true},
+		{"a term of years, after a minute", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, &years, start.Add(time.Hour))}, 60 * time.Second, false},
+		{"no operator", map[time.Duration]*coordinationv1.Lease{0: newLease(&stranger, &ten, start)}, 0, false},
+		{"who cannot be found out", map[time.Duration]*coordinationv1.Lease{0: newLease(&unknown, &ten, start)}, 0, true},
 		{"without a term", map[time.Duration]*coordinationv1.Lease{0: newLease(&holder, nil, start)}, 14 * time.Second, true},
 	} {
 		var now time.Duration
 		o := newOtherOperators("here", record.NewFakeRecorder(10), verboseLog())
 		o.clock = func() time.Time { return start.Add(now) }
+		o.runsOperator = func(_ context.Context, l *otherLeader) (bool, error) {
+			if l.holder() == unknown {
+				return false, errors.New("no answer")
+			}
+			return l.holder() != stranger, nil
+		}
 		o.markReady()
-		for now = range 60 {
+		for now = range 61 {
 			now *= time.Second
 			if lease := c.leases[now]; lease != nil {
 				o.observe(lease)

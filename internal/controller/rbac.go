@@ -45,12 +45,14 @@ package controller
 // Skyhooks that NodeWright has taken over are not touched before they are migrated.
 // +kubebuilder:rbac:groups=nodewright.nvidia.com,resources=nodewrights,verbs=list
 //
-// An earlier operator in another namespace leads as long as it holds the lease of this name there.
+// An earlier operator in another namespace leads as long as it holds the lease of this name there. Who may not change nodes is no
+// operator: the API server is asked about the holder's account.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=3c22c1ae.nvidia.com,verbs=list;watch
-//
-// Secure metrics authenticate and authorize readers with the API server. The chart adds these two only for secure metrics.
-// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+//
+// Secure metrics authenticate and authorize readers with the API server. The chart adds tokenreviews only for secure metrics, and
+// subjectaccessreviews for either.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 //
 // The policies that guard the removal of the operator are deleted when it is not to be guarded. To create them is a role of
 // its own in the chart.

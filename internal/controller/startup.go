@@ -3,12 +3,16 @@
 
 package controller
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // startup is what a leader does before its first write: it waits until no other operator leads and no Skyhook must be migrated,
 // removes the webhook configurations of an earlier operator, creates the default policy, and then runs the loop.
 type startup struct {
-	others    *otherOperators // nil where the lease of the leader waits for them, or nothing does
+	others    *otherOperators
+	lock      *exclusiveLock // nil without leader election
 	migration *migrationCheck
 	webhooks  *webhookRemover
 	policy    *policyCreator
@@ -18,10 +22,12 @@ type startup struct {
 // NeedLeaderElection reports that only the leader starts.
 func (s startup) NeedLeaderElection() bool { return true }
 
-// Start runs the loop until the context ends.
+// Start runs the loop until the context ends, or an older leader is seen, which is an error.
 func (s startup) Start(ctx context.Context) error {
-	if s.others != nil && !s.others.wait(ctx) || !s.migration.wait(ctx) {
-		return nil
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if !s.waitUntilAlone(ctx, end) || !s.migration.wait(ctx) {
+		return findYield(ctx)
 	}
 	if !s.webhooks.removeAll(ctx) {
 		go s.webhooks.retry(ctx)
@@ -29,5 +35,36 @@ func (s startup) Start(ctx context.Context) error {
 	if !s.policy.create(ctx) {
 		go s.policy.retry(ctx)
 	}
-	return s.loop.Start(ctx)
+	return errors.Join(s.loop.Start(ctx), findYield(ctx))
+}
+
+// waitUntilAlone returns true when no other operator leads. With a lock it then goes on looking, and calls end for an older leader.
+func (s startup) waitUntilAlone(ctx context.Context, end context.CancelCauseFunc) bool {
+	if s.lock == nil {
+		return s.others.wait(ctx)
+	}
+	for {
+		err := s.lock.lookAgain(ctx)
+		switch older := (*olderLeaderError)(nil); {
+		case err == nil:
+			go s.lock.watchOlderLeaders(ctx, end)
+			return true
+		case errors.As(err, &older):
+			end(err)
+			return false
+		}
+		s.others.log.Error(err, "cannot find operators in other namespaces")
+		if !sleep(ctx, retryPeriod) {
+			return false
+		}
+	}
+}
+
+// findYield returns the error of an operator that yields to an older leader; nil when the context ended for another reason.
+func findYield(ctx context.Context) error {
+	older := (*olderLeaderError)(nil)
+	if errors.As(context.Cause(ctx), &older) {
+		return older
+	}
+	return nil
 }

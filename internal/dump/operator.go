@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -70,13 +69,12 @@ func (c *Cluster) leaderNode(ctx context.Context, d *appsv1.Deployment) string {
 	}
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: d.Namespace, Name: options.LeaseName}
-	if err := c.live.Get(ctx, key, lease); err != nil || lease.Spec.HolderIdentity == nil {
+	if err := c.live.Get(ctx, key, lease); err != nil {
 		return ""
 	}
-	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_") // the holder is hostname_UUID
-	for _, pod := range pods.Items {
-		if pod.Name == host || pod.Spec.HostNetwork && pod.Spec.NodeName == host {
-			return pod.Spec.NodeName
+	for i := range pods.Items {
+		if options.HasHostname(&pods.Items[i], options.LeaseHost(lease.Spec)) {
+			return pods.Items[i].Spec.NodeName
 		}
 	}
 	return ""

@@ -23,9 +23,6 @@ type Gap struct {
 
 func (g Gap) String() string { return g.Object + ": " + g.Field + ": " + g.Text }
 
-// LeaseName is the name of the Lease that NodeWright's operator and this one use to elect their leader.
-const LeaseName = "3c22c1ae.nvidia.com"
-
 // Side is one of the two operators: where it keeps what it knows.
 type Side struct {
 	Group string

@@ -17,10 +17,6 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 )
 
-// LeaseName names the lease of the leading operator. The predecessor has the same one, so that the two never lead at
-// the same time.
-const LeaseName = "3c22c1ae.nvidia.com"
-
 // Options are the operator's settings. Those that a decision depends on are written to JSON, which is how a dump keeps
 // them. The field names in JSON are part of the dump format.
 type Options struct {

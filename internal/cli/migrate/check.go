@@ -19,6 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/migrate"
+	"github.com/skyhook-k8s/skyhook/internal/options"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
 
@@ -106,20 +107,16 @@ func (m *migration) taintOf(side migrate.Side) string {
 
 // checkLeases finds a leader without a Deployment, and one that has just been stopped.
 func (m *migration) checkLeases(ctx context.Context) error {
-	m.Note("listing the leases %s of all namespaces", migrate.LeaseName)
+	m.Note("listing the leases %s of all namespaces", options.LeaseName)
 	list := &coordinationv1.LeaseList{}
-	if err := m.client.List(ctx, list, client.MatchingFields{"metadata.name": migrate.LeaseName}); err != nil {
+	if err := m.client.List(ctx, list, client.MatchingFields{"metadata.name": options.LeaseName}); err != nil {
 		return fmt.Errorf("listing leases: %w", err)
 	}
 	for _, l := range list.Items {
 		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil {
 			continue
 		}
-		lasts := session.DefaultLeaseDuration
-		if l.Spec.LeaseDurationSeconds != nil {
-			lasts = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
-		}
-		if ends := l.Spec.RenewTime.Add(lasts); time.Now().Before(ends) {
+		if ends := l.Spec.RenewTime.Add(options.LeaseTerm(l.Spec)); time.Now().Before(ends) {
 			return &busyError{text: fmt.Sprintf("Lease %s/%s is held by %s until %s: an operator runs, or has just stopped; stop it, wait, or add --wait 1m",
 				l.Namespace, l.Name, *l.Spec.HolderIdentity, ends.UTC().Format(time.TimeOnly))}
 		}

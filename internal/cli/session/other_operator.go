@@ -49,12 +49,5 @@ func findOtherLeader(leases []coordinationv1.Lease, namespace string, now time.T
 
 // isHeld reports whether a lease has a holder that renewed it lately. The clocks of nodes differ, so twice its term counts.
 func isHeld(l *coordinationv1.Lease, now time.Time) bool {
-	term := DefaultLeaseDuration
-	if seconds := l.Spec.LeaseDurationSeconds; seconds != nil {
-		term = time.Duration(*seconds) * time.Second
-	}
-	return ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil && l.Spec.RenewTime.Add(2*term).After(now)
+	return ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil && l.Spec.RenewTime.Add(2*options.LeaseTerm(l.Spec)).After(now)
 }
-
-// DefaultLeaseDuration counts for a Lease that has none.
-const DefaultLeaseDuration = 15 * time.Second

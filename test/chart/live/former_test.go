@@ -196,6 +196,17 @@ func newHeldLease(namespace string) *coordinationv1.Lease {
 	}
 }
 
+// createHolder creates the pod that holds the lease.
+func createHolder(w *testenv.Env, namespace string) {
+	w.Helper()
+	w.Apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: skyhook-operator-controller-manager-6d5f8-x2x7z, namespace: ` + namespace + `}
+spec: {serviceAccountName: former, containers: [{name: c, image: i}]}
+`)
+}
+
 // requireWebhooks checks whether the webhook configurations of the predecessor exist.
 func (p predecessor) requireWebhooks(t *testing.T, want bool) {
 	t.Helper()

@@ -35,7 +35,6 @@ var unheard = map[string]string{
 	"cluster update skyhooks/finalizers.skyhook.nvidia.com":       "the API server asks for it when it admits a pod with an owner; without it the pods of this test would be refused",
 	"cluster update nodeops/finalizers.operator.kairos.io":        "likewise, for Jobs and pods of NodeOps",
 	"cluster update nodeopupgrades/finalizers.operator.kairos.io": "likewise, for NodeOps of upgrades",
-	"cluster list leases.coordination.k8s.io 3c22c1ae.nvidia.com": "API servers that stream lists are asked to watch only",
 	"cluster list nodewrights.nodewright.nvidia.com":              "asked for where the CRD exists",
 	"namespace get controllerrevisions.apps":                      "asked for when one exists that was not listed",
 	"cluster get jobs.batch":                                      "asked for when a Job exists already, or does not appear in time",
@@ -49,6 +48,10 @@ func TestRights(t *testing.T) {
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "defaultDeploymentPolicy.create=true")
 	kubelet := w.StartKubelet()
 	createWebhooks(t, w)
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-tenant"}} // whose lease holds up nobody
+	w.Must(w.Client.Create(context.Background(), tenant))
+	createHolder(w, tenant.Name)
+	w.Must(w.Client.Create(context.Background(), newHeldLease(tenant.Name)))
 	p, end := startOperator(t, w.Namespace)
 	w.Eventually("the webhooks of an earlier operator are gone", func() bool {
 		left := &admissionv1.MutatingWebhookConfigurationList{}

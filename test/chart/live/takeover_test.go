@@ -216,6 +216,14 @@ func TestTakeoverNamespace(t *testing.T) {
 	seconds := int32(600)
 	lease.Spec.LeaseDurationSeconds = &seconds
 	w.Must(w.Client.Create(context.Background(), lease))
+	createHolder(w, old.Name)
+	w.Apply(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: ` + old.Name + `}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: former, namespace: ` + old.Name + `}]
+`)
 
 	mustHelm(t, "v3", w.Namespace, "install", "skyhook-operator", "chart", "--set-string", quietly, "--take-ownership")
 	operator, end := startStandby(t, w.Namespace, releaseName+"-controller-manager")
