@@ -98,7 +98,17 @@ func TestRollbackCauses(t *testing.T) {
 			t.Errorf("without rollback it goes back: %+v", is)
 		}
 	}
-	w, s := startUpgrade(t, "scope: Rollout")
+	w, s := startUpgrade(t, "when: [StageFailed]")
+	late := &v1alpha1.Proof{OnTimeout: v1alpha1.ProofRollback}
+	w.policy = &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Proof: late}}
+	if is := w.target(s); is.Rollback.IfUnproven {
+		t.Error("the proof of a policy decides what runs on a node")
+	}
+	s.Spec.Proof = late
+	if is := w.target(s); !is.Rollback.IfUnproven {
+		t.Error("the proof of the Skyhook does not roll back")
+	}
+	w, s = startUpgrade(t, "scope: Rollout")
 	if is := w.target(s); !is.Rollback.IfOthers || !w.compile(s).Rollout.Rollback.Together {
 		t.Errorf("with scope Rollout: %+v", is)
 	}

@@ -45,7 +45,8 @@ type Proof struct {
 
 	// onTimeout says what happens then. Hold (the default) keeps the node as it is and counts it as failed; it is given back
 	// when everything is true after all. Release gives the node back and reports it. Rollback goes back to the packages that
-	// were complete on the node before, as rollback of a Skyhook does; it is Hold where there are none.
+	// were complete on the node before, as rollback of a Skyhook does; it is Hold where there are none, and in a
+	// DeploymentPolicy.
 	// +optional
 	// +kubebuilder:default=Hold
 	OnTimeout ProofTimeout `json:"onTimeout,omitempty"`

@@ -98,13 +98,13 @@ func (f *Facts) definitionsOf(hashes map[string]string) map[string]*Definition {
 	return out
 }
 
-// RollsBackFor reports whether nodes go back for a cause.
+// RollsBackFor reports whether nodes go back for a cause. A policy does not decide what runs on nodes: Rollback of its proof is Hold.
 func (f *Facts) RollsBackFor(cause v1alpha1.RollbackCause) bool {
 	if r := f.Skyhook.Spec.Rollback; r != nil && (len(r.When) == 0 || slices.Contains(r.When, cause)) {
 		return true
 	}
-	asks := func(p *v1alpha1.Proof) bool { return p.OnTimeout == v1alpha1.ProofRollback }
-	return cause == v1alpha1.RollbackProofFailed && slices.ContainsFunc(Proofs(f.Skyhook, f.Policy), asks)
+	p := f.Skyhook.Spec.Proof
+	return cause == v1alpha1.RollbackProofFailed && p != nil && p.OnTimeout == v1alpha1.ProofRollback
 }
 
 // HasWayBack reports whether something else was complete on a node before, or nothing was and something is uninstalled.
