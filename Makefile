@@ -5,7 +5,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo dev)
+# VERSION and TAG are names of tags, in which make and a shell would find commands: their form is checked before anything expands them.
+FORM_OF_VERSION = ^[0-9A-Za-z][0-9A-Za-z.+_-]*$$
+FORM_OF_TAG     = ^[a-z0-9][a-z0-9-]*/[0-9][0-9A-Za-z.+_-]*$$
+foreign = $(findstring $$,$(value $1))$(findstring ',$(value $1))
+$(foreach name,VERSION TAG,$(if $(value $(name)),$(if $(or $(call foreign,$(name)),$(shell [[ '$(value $(name))' =~ $(FORM_OF_$(name)) ]] || \
+  echo foreign)),$(error $(name) does not have the form of a tag of this repository: write v1.2.3 for VERSION, and tuning/1.2.3 for TAG))))
+
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null | tr -cd '0-9A-Za-z.+_-' | grep . || echo dev)
 CACHE   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 # Tools are built once and kept outside the tree, keyed by their pinned versions.
 TOOLS   := $(CACHE)/skyhook-tools/$(shell sha256sum go.tools.mod go.tools.sum | sha256sum | cut -c1-12)
@@ -22,7 +29,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/operator ./cmd/skyhook-agent ./cmd/kubectl-skyhook
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/operator ./cmd/skyhook-agent ./cmd/kubectl-skyhook
 
 .PHONY: test
 test: ## run every test that needs no root (the first run builds an API server); of the chart's, make chart runs more
@@ -158,8 +165,8 @@ chart: ## render the chart with its values, and install, upgrade and uninstall i
 
 .PHONY: release
 release: ## build images, chart, kubectl-skyhook, SBOMs and checksums of VERSION=v1.2.3 into dist/release
-	go run ./hack/mkimage --only operator,agent,shell,packages --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/release/images
-	hack/release.sh $(VERSION) dist/release
+	go run ./hack/mkimage --only operator,agent,shell,packages --version '$(VERSION)' --revision $$(git rev-parse HEAD) --out dist/release/images
+	hack/release.sh '$(VERSION)' dist/release
 
 # What signs. It is built from its module; COSIGN=cosign takes the one on the PATH.
 COSIGN ?= go run github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
@@ -192,26 +199,26 @@ sign: ## sign what was published, and SHA256SUMS, keyless or with ARGS="--key co
 
 .PHONY: github-release
 github-release: ## make a draft of a release of VERSION on GitHub from dist/release (needs gh)
-	gh release create $(VERSION) --verify-tag --draft --title $(VERSION) $(if $(findstring -,$(VERSION)),--prerelease) --notes-file dist/release/release-notes.md \
+	gh release create '$(VERSION)' --verify-tag --draft --title '$(VERSION)' $(if $(findstring -,$(VERSION)),--prerelease) --notes-file dist/release/release-notes.md \
 	  dist/SHA256SUMS.sigstore.json $$(find dist/release -maxdepth 1 -type f) dist/release/images/*.spdx.json dist/release/images/digests.txt
 
 .PHONY: krew-manifest
 krew-manifest: ## download the manifest for krew of the release VERSION from GitHub (needs gh)
-	gh release download $(VERSION) --pattern skyhook.yaml --clobber
+	gh release download '$(VERSION)' --pattern skyhook.yaml --clobber
 
 .PHONY: release-package
 release-package: FOLDER = packages/$(patsubst %/,%,$(dir $(TAG)))
 release-package: ## build the package of TAG=NAME/VERSION from that tag and push it with its SBOM to PUSH=registry/repository
-	@test -n "$(TAG)" -a -n "$(PUSH)" || { echo "set TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
-	rm -rf dist/package && mkdir -p dist/package && git archive "$(TAG)" $(FOLDER) | tar -x -C dist/package
-	go run ./hack/mkimage --only shell --version $(VERSION) --revision $$(git rev-parse HEAD) --out dist/package/images
-	go run ./cmd/kubectl-skyhook package validate --strict --tag $(notdir $(TAG)) dist/package/$(FOLDER)
-	go run ./cmd/kubectl-skyhook package build dist/package/$(FOLDER) --base dist/package/images/shell.tar -t $(PUSH)/$(subst /,:,$(TAG)) --push $(ARGS)
+	@test -n '$(TAG)' -a -n "$(PUSH)" || { echo "set TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
+	rm -rf dist/package && mkdir -p dist/package && git archive '$(TAG)' '$(FOLDER)' | tar -x -C dist/package
+	go run ./hack/mkimage --only shell --version '$(VERSION)' --revision $$(git rev-parse HEAD) --out dist/package/images
+	go run ./cmd/kubectl-skyhook package validate --strict --tag '$(notdir $(TAG))' 'dist/package/$(FOLDER)'
+	go run ./cmd/kubectl-skyhook package build 'dist/package/$(FOLDER)' --base dist/package/images/shell.tar -t '$(PUSH)/$(subst /,:,$(TAG))' --push $(ARGS)
 
 .PHONY: sign-package
 sign-package: ## sign the image of TAG=NAME/VERSION below PUSH=registry/repository, keyless or with ARGS="--key cosign.key"
-	@test -n "$(TAG)" -a -n "$(PUSH)" || { echo "set TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
-	$(COSIGN) sign --yes $(ARGS) $(PUSH)/$(subst /,:,$(TAG))
+	@test -n '$(TAG)' -a -n "$(PUSH)" || { echo "set TAG=NAME/VERSION and PUSH=registry/repository" >&2; exit 2; }
+	$(COSIGN) sign --yes $(ARGS) '$(PUSH)/$(subst /,:,$(TAG))'
 
 .PHONY: generate
 generate: $(SITE_TOOLS)/crd-ref-docs $(SITE_TOOLS)/helm-docs ## generate deep copies, CRDs, roles and docs/api from the Go code, config/ and chart/README.md from the chart, THIRD_PARTY.md
@@ -224,7 +231,7 @@ generate: $(SITE_TOOLS)/crd-ref-docs $(SITE_TOOLS)/helm-docs ## generate deep co
 
 .PHONY: image
 image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them; PLATFORM=linux/amd64 for one platform)
-	go run ./hack/mkimage --version $(VERSION) --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH)) $(if $(PLATFORM),--platform $(PLATFORM))
+	go run ./hack/mkimage --version '$(VERSION)' --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH)) $(if $(PLATFORM),--platform $(PLATFORM))
 
 # The nodes of test/cluster have the architecture of this machine. Those of KUBECONFIG may have another one.
 NATIVE = linux/$(shell go env GOARCH)
