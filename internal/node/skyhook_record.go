@@ -57,7 +57,8 @@ type Visit struct {
 // Queue is how far the stages of a pod that runs several are recorded. The pod has the same id.
 type Queue struct {
 	ID    string `json:"id"`
-	Begun int    `json:"begun"` // stages
+	Begun int    `json:"begun"`        // stages
+	Of    string `json:"of,omitempty"` // name|version that the last of these is of
 }
 
 // SetQueue changes a queue; one that runs a single stage is not remembered.
@@ -187,7 +188,7 @@ func (r SkyhookRecord) Clone() SkyhookRecord {
 // The admission counts as long as the nodeState is the one it was written with or has entries: an absent or empty nodeState
 // that was not written with the record is a reset. A package's record counts while its entry has the recorded position. The
 // owner of the cordon does not depend on the nodeState. Of the record of an earlier Skyhook of the same name only the
-// finished packages count, and the cordon.
+// finished packages count, and the cordon. A pod that runs several stages is known until the package is changed that it works for.
 func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1alpha1.NodeState) SkyhookRecord {
 	if r.Node != nodeUID {
 		return SkyhookRecord{Visit: Visit{Admission: r.Admission}}
@@ -200,17 +201,21 @@ func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1
 	}
 	out := r
 	out.Reboot = nil
-	out.Queues = nil
 	if len(state) == 0 {
-		out.Admitted, out.Skipped, out.First, out.Packages, out.Complete, out.Rollback = false, false, false, nil, nil, nil
+		out.Admitted, out.Skipped, out.First, out.Queues, out.Packages, out.Complete, out.Rollback = false, false, false, nil, nil, nil, nil
 		return out
 	}
-	out.Packages = maps.Clone(r.Packages)
+	out.Packages, out.Queues = maps.Clone(r.Packages), maps.Clone(r.Queues)
 	for key, p := range r.Packages {
 		if entry, ok := state[key]; !ok || p.At != Position(entry) {
 			delete(out.Packages, key)
 		}
 	}
+	maps.DeleteFunc(out.Queues, func(_ string, q Queue) bool {
+		before := r.Packages[q.Of] // none after an uninstall
+		isChanged := before != nil && before.Goal != "" && out.Packages[q.Of] == nil
+		return q.Of == "" || isChanged
+	})
 	return out
 }
 

@@ -60,7 +60,7 @@ func (c *nodeCompiler) editBegun(n *node.Node, rec *node.SkyhookRecord, pod *pod
 			c.beginPart(next, state, rec, n)
 			out.Done = append(out.Done, c.partAction(n, rollout.VerbRun, next))
 		}
-		rec.SetQueue(first, node.Queue{ID: queue.ID, Begun: begun})
+		rec.SetQueue(first, node.Queue{ID: queue.ID, Begun: begun, Of: pod.Parts[begun-1].Part.Key()})
 		status = record.StatusDuring(state)
 	})
 	out.Edit.SetSkyhookStatus(n, c.facts.Skyhook.Name, status)

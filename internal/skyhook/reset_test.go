@@ -167,3 +167,37 @@ func must(e node.Edit, err error) node.Edit {
 	}
 	return e
 }
+
+// TestRerunBesideCompactPod runs packages again in the moment in which a compact pod has begun a stage that is not recorded yet. The pod
+// works on, unless its own package is the one.
+func TestRerunBesideCompactPod(t *testing.T) {
+	const head = "metadata: {name: demo}\nspec:\n  packages:\n"
+	const finished, failing, own = "    b: {version: 1.0.0, image: example.org/b}\n", "    c: {version: 1.0.0, image: example.org/c}\n", "    a: {version: 1.0.0, image: example.org/a}\n"
+	for name, isKnown := range map[string]bool{"": true, "a": false, "b": true, "c": true} {
+		w := newTestCluster(t)
+		w.config.PodLayout = v1alpha1.PodLayoutCompact
+		n := w.addNode("n1")
+		w.drive(w.apply(head + finished))
+		w.fails["c|1.0.0/apply"] = 1
+		w.drive(w.apply(head + finished + failing))
+		s := w.apply(head + finished + failing + own)
+		w.hangs["a|1.0.0/apply"], w.hangs["c|1.0.0/apply"] = true, true
+		w.drive(s)
+		pod := w.podOf(s, "n1", "a|1.0.0/apply")
+		w.endStage(pod, 0, "")
+		if name != "" {
+			e, err := node.Parse(n.DeepCopy(), nil).Rerun("demo", name, "1.0.0", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.write("n1", e)
+		}
+		target := w.compile(s).Rollout.Targets[0]
+		isFound := slices.ContainsFunc(target.Tasks, func(k rollout.Task) bool {
+			return k.ID == "a|1.0.0/config" && k.State == rollout.StateRunning && k.Object.Name == pod.Name && !k.Object.Queued
+		})
+		if isFound != isKnown {
+			t.Errorf("after a rerun of %q the stage that runs is known: %v", name, isFound)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func (r Recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 		}
 		queue := node.Queue{}
 		if len(a.Then) > 0 {
-			queue = node.Queue{ID: r.newQueueID(n, rec, st), Begun: 1}
+			queue = node.Queue{ID: r.newQueueID(n, rec, st), Begun: 1, Of: st.Key}
 		}
 		rec.SetQueue(st.ID, queue)
 		p := r.Facts.BeginStage(st, state, rec, n)
