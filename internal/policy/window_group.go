@@ -70,7 +70,7 @@ func (c *Calendar) applyMargin(g *rollout.Group, about string, now time.Time) {
 	if margin == 0 {
 		return
 	}
-	closes, isSoon := c.findClosing(now, now.Add(maxMargin))
+	closes, isSoon := c.findClosing(now, now.Add(max(2*margin, 24*time.Hour))) // later ends change nothing yet, and windows of a minute have many
 	if !isSoon {
 		return
 	}
