@@ -129,7 +129,7 @@ func (b *taskBoard) findFinalFailure() *boardTask {
 
 // dependenciesOf returns the indices of the tasks that a task waits for.
 func (b *taskBoard) dependenciesOf(k *boardTask) []int {
-	return b.target.graph.after[k.index]
+	return b.target.graph.After[k.index]
 }
 
 // isReady reports whether all tasks for which a task waits are recorded as done.
@@ -144,7 +144,7 @@ func (b *taskBoard) markHopeless() {
 		return
 	}
 	isHopeless := func(i int) bool { return b.tasks[i].isHopeless }
-	for _, i := range b.target.graph.order {
+	for _, i := range b.target.graph.Order {
 		k := &b.tasks[i]
 		k.isHopeless = k.hasFinallyFailed() || slices.ContainsFunc(b.dependenciesOf(k), isHopeless)
 	}

@@ -67,7 +67,7 @@ func (s interruptStarter) startStrongest(ready []*boardTask) {
 // failures delay nothing, nor do tasks that wait for an interrupt themselves.
 func (s interruptStarter) findDelaying() *boardTask {
 	awaitsInterrupt := make([]bool, len(s.tasks))
-	for _, i := range s.target.graph.order {
+	for _, i := range s.target.graph.Order {
 		k := &s.tasks[i]
 		awaits := func(j int) bool { return awaitsInterrupt[j] }
 		awaitsInterrupt[i] = k.isOpenInterrupt() || slices.ContainsFunc(s.dependenciesOf(k), awaits)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/graph"
 )
 
 // planner is a snapshot with everything looked up once, in a total order that does not depend on the order of the
@@ -62,7 +63,7 @@ type rolloutState struct {
 	waitReasons   map[waitKey]rollout.Why
 	rollback      *rollout.Why             // a target rolls or rolled back, so that nothing new begins; see stopReason
 	exclusive     map[string]exclusiveTask // by key; found when the first task asks for it
-	graphs        []*graph
+	graphs        graph.Shapes
 }
 
 // isBypassed reports whether later rollouts do not wait for this one: it is disabled, or cannot be compiled.

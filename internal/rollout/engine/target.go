@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/rollout/graph"
 )
 
 // targetState is one target: its input, what was found out about it, and what this plan does with it.
@@ -20,7 +21,7 @@ type targetState struct {
 	nextOnNode    *targetState // on the same node, of a later rollout
 	index         int          // in Rollout.Targets
 	invalid       *rollout.Why // the input contradicts itself
-	graph         *graph
+	graph         *graph.Graph
 	exists        bool // the node exists, and is the one the target was compiled for
 	hasWork       bool
 	hasFailed     bool          // its outcome is a final failure
@@ -134,9 +135,9 @@ func (t inspector) sortTasks() {
 	if !t.hasWork || t.invalid != nil {
 		return
 	}
-	t.graph = t.rollout.findGraph(t.target.Tasks)
-	if t.graph.problem != "" {
-		t.invalid = invalidReason(t.graph.problem)
+	t.graph = t.rollout.graphs.Of(t.target.Tasks)
+	if t.graph.Problem != "" {
+		t.invalid = invalidReason(t.graph.Problem)
 	}
 }
 

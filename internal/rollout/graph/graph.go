@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Skyhook authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+// Package graph orders the tasks of a target by what they depend on.
+package graph
 
 import (
 	"slices"
@@ -10,33 +11,36 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// graph has the dependencies of the tasks of a target, by index. Most targets of a rollout have the same tasks and share
-// one graph.
-type graph struct {
+// Graph has the dependencies of the tasks of a target, by index.
+type Graph struct {
 	tasks   []rollout.Task // that it was built from
-	after   [][]int        // the tasks that each one waits for
-	order   []int          // each after the tasks that it waits for
-	problem string         // why the tasks cannot be ordered; empty if they can
+	After   [][]int        // the tasks that each one waits for
+	Order   []int          // each after the tasks that it waits for
+	Problem string         // why the tasks cannot be ordered; empty if they can
 }
 
-// maxShapes limits how many graphs a rollout keeps.
+// Shapes are graphs that were built a moment ago. Most targets of a rollout have the same tasks and share one.
+type Shapes []*Graph
+
+// maxShapes limits how many are kept.
 const maxShapes = 8
 
-func (r *rolloutState) findGraph(tasks []rollout.Task) *graph {
-	for _, g := range r.graphs {
+// Of returns the graph of some tasks.
+func (s *Shapes) Of(tasks []rollout.Task) *Graph {
+	for _, g := range *s {
 		if g.matchesTasks(tasks) {
 			return g
 		}
 	}
 	g := newGraph(tasks)
-	if len(r.graphs) == maxShapes {
-		r.graphs = r.graphs[1:]
+	if len(*s) == maxShapes {
+		*s = (*s)[1:]
 	}
-	r.graphs = append(r.graphs, g)
+	*s = append(*s, g)
 	return g
 }
 
-func (g *graph) matchesTasks(tasks []rollout.Task) bool {
+func (g *Graph) matchesTasks(tasks []rollout.Task) bool {
 	if len(g.tasks) != len(tasks) {
 		return false
 	}
@@ -48,12 +52,12 @@ func (g *graph) matchesTasks(tasks []rollout.Task) bool {
 	return true
 }
 
-func newGraph(tasks []rollout.Task) *graph {
-	g := &graph{tasks: tasks, after: make([][]int, len(tasks))}
+func newGraph(tasks []rollout.Task) *Graph {
+	g := &Graph{tasks: tasks, After: make([][]int, len(tasks))}
 	index := make(map[string]int, len(tasks))
 	for i := range tasks {
 		if _, twice := index[tasks[i].ID]; twice {
-			g.problem = "task " + tasks[i].ID + " is listed twice"
+			g.Problem = "task " + tasks[i].ID + " is listed twice"
 			return g
 		}
 		index[tasks[i].ID] = i
@@ -62,10 +66,10 @@ func newGraph(tasks []rollout.Task) *graph {
 		for _, id := range tasks[i].After {
 			j, ok := index[id]
 			if !ok {
-				g.problem = tasks[i].Title() + " depends on " + id + ", which does not exist"
+				g.Problem = tasks[i].Title() + " depends on " + id + ", which does not exist"
 				return g
 			}
-			g.after[i] = append(g.after[i], j)
+			g.After[i] = append(g.After[i], j)
 		}
 	}
 	g.sortTasks()
@@ -73,7 +77,7 @@ func newGraph(tasks []rollout.Task) *graph {
 }
 
 // sortTasks finds the order, or a cycle, which makes one impossible.
-func (g *graph) sortTasks() {
+func (g *Graph) sortTasks() {
 	const (
 		unseen = iota
 		open
@@ -85,9 +89,9 @@ func (g *graph) sortTasks() {
 	visit = func(i int) bool {
 		path = append(path, i)
 		mark[i] = open
-		for _, j := range g.after[i] {
+		for _, j := range g.After[i] {
 			if mark[j] == open {
-				g.problem = g.describeCycle(path[slices.Index(path, j):])
+				g.Problem = g.describeCycle(path[slices.Index(path, j):])
 				return false
 			}
 			if mark[j] == unseen && !visit(j) {
@@ -96,7 +100,7 @@ func (g *graph) sortTasks() {
 		}
 		mark[i] = closed
 		path = path[:len(path)-1]
-		g.order = append(g.order, i)
+		g.Order = append(g.Order, i)
 		return true
 	}
 	for i := range g.tasks {
@@ -107,7 +111,7 @@ func (g *graph) sortTasks() {
 }
 
 // describeCycle lists tasks that wait for each other.
-func (g *graph) describeCycle(path []int) string {
+func (g *Graph) describeCycle(path []int) string {
 	var names []string
 	for _, i := range path {
 		names = append(names, g.tasks[i].Title())
