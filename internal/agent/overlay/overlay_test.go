@@ -57,7 +57,9 @@ func (h *overlayHost) write(name, content string) {
 }
 
 // deliver writes a file of the package.
-func (h *overlayHost) deliver(name string) { h.write(filepath.Join("copy", pack.OverlayDir, name), "ours") }
+func (h *overlayHost) deliver(name string) {
+	h.write(filepath.Join("copy", pack.OverlayDir, name), "ours")
+}
 
 // TestTooManyFilesChangeNothing delivers files whose record could not be read again: the host stays as it is.
 func TestTooManyFilesChangeNothing(t *testing.T) {

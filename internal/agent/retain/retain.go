@@ -7,6 +7,7 @@ package retain
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -31,9 +32,24 @@ const (
 	interruptsKept = 50
 )
 
+// One run of a step writes that many files, each of that size, and then nothing more.
+const (
+	filesPerRun  = 4
+	bytesPerFile = 16 << 20
+)
+
 const logStamp = "2006-01-02-150405.000000000"
 
 func logName(prefix string, at time.Time) string { return prefix + "-" + at.Format(logStamp) + ".log" }
+
+// runLog is the log of one run of a step. It counts what it writes.
+type runLog struct {
+	dir    *host.Dir
+	prefix string
+	file   *os.File
+	files  int // with this one
+	free   int // bytes in this one
+}
 
 // OpenLog creates a log of a step of the host, and the directories above it. closeLog removes what exceeds the limits there.
 func OpenLog(root *host.Root, step string) (log io.Writer, closeLog func() error, err error) {
@@ -41,9 +57,45 @@ func OpenLog(root *host.Root, step string) (log io.Writer, closeLog func() error
 	if err != nil {
 		return nil, nil, err
 	}
-	defer dir.Close()
-	f, err := createLog(dir, path.Base(step))
-	return f, func() error { return errors.Join(f.Close(), NewPruner(root).PruneLogs(dir.Path)) }, err
+	l := &runLog{dir: dir, prefix: path.Base(step)}
+	if err := l.beginFile(); err != nil {
+		return nil, nil, errors.Join(err, dir.Close())
+	}
+	return l, func() error { return errors.Join(l.file.Close(), dir.Close(), NewPruner(root).PruneLogs(dir.Path)) }, nil
+}
+
+func (l *runLog) beginFile() error {
+	f, err := createLog(l.dir, l.prefix)
+	if err != nil {
+		return err
+	}
+	if l.file != nil {
+		_ = l.file.Close()
+	}
+	l.file, l.files, l.free = f, l.files+1, bytesPerFile
+	return nil
+}
+
+// Write continues in another file when one is full. When the last is full, it says so there, and returns an error.
+func (l *runLog) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		if l.free == 0 && l.files == filesPerRun {
+			full := fmt.Errorf("the logs of one run have at most %d MiB", filesPerRun*bytesPerFile>>20)
+			_, err := fmt.Fprintf(l.file, "\n%s no more is written: %v; the container's log goes on\n", time.Now().UTC().Format(time.RFC3339Nano), full)
+			return n, errors.Join(full, err)
+		}
+		if l.free == 0 {
+			if err := l.beginFile(); err != nil {
+				return n, err
+			}
+		}
+		written, err := l.file.Write(b[n:min(len(b), n+l.free)])
+		n, l.free = n+written, l.free-written
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // createLog creates a log named by the time. The name is unique even if the clock was set back.

@@ -4,10 +4,12 @@
 package retain
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +69,43 @@ func TestLogsAreBoundedInBytes(t *testing.T) {
 	s = NewPruner(a.root)
 	if err := s.PruneLogs("/logs/big"); err != nil || len(s.Removed) != 0 {
 		t.Errorf("the only log is gone: %+v, %v", s.Removed, err)
+	}
+}
+
+// TestLogOfOneRunIsBounded checks that a run that never stops writing fills its files, ends the last with a line that says so, and
+// that the limits of the step hold again afterwards.
+func TestLogOfOneRunIsBounded(t *testing.T) {
+	a := newFullHost(t)
+	a.createFile("logs/p/1.0.0/step.sh-2026-01-01-000000.log", 1, 2*time.Hour)
+	a.createFile("logs/p/1.0.0/step.sh-2026-01-02-000000.log", 1, time.Hour)
+	log, closeLog, err := OpenLog(a.root, "/logs/p/1.0.0/step.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, chunk := 0, bytes.Repeat([]byte("0123456789abcde\n"), 3<<12)
+	for err == nil && written <= 2*filesPerRun*bytesPerFile {
+		n := 0
+		n, err = log.Write(chunk)
+		written += n
+	}
+	if written != filesPerRun*bytesPerFile || err == nil || !strings.Contains(err.Error(), "at most 64 MiB") {
+		t.Errorf("%d bytes are written: %v", written, err)
+	}
+	if err := closeLog(); err != nil {
+		t.Error(err)
+	}
+	names, _ := filepath.Glob(filepath.Join(a.dir, "logs/p/1.0.0/*"))
+	if len(names) != logsPerStep {
+		t.Fatalf("%q", names)
+	}
+	for _, name := range names[1:] {
+		if st, err := os.Stat(name); err != nil || st.Size() > bytesPerFile+200 {
+			t.Errorf("%s: %v %v", name, st.Size(), err)
+		}
+	}
+	last, err := os.ReadFile(names[logsPerStep-1])
+	if err != nil || !bytes.Contains(last[len(last)-200:], []byte("no more is written: the logs of one run have at most 64 MiB; the container's log goes on\n")) {
+		t.Errorf("the last ends with %q, %v", last[len(last)-200:], err)
 	}
 }
 
