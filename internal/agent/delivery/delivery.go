@@ -190,6 +190,9 @@ func (d *Delivery) completeCopy(parent *host.Dir, name, imageDigest string) (int
 		}
 	}
 	digest, err := d.ensureConfig(parent, name)
+	if err == nil {
+		err = parent.Chmod(name, 0o755) // steps may change their user
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copy copies the tree of from into the directory to, which is made if it is missing. Links are copied as links;
-// anything but files, directories and links is an error.
+// Copy copies the tree of from into the directory to, which is made if it is missing, and then only root may enter it: the config in it is not
+// private yet. Links are copied as links; anything but files, directories and links is an error.
 func (d *Dir) Copy(from *os.Root, to string) error {
 	d.notifyChange("copy", to)
 	return fs.WalkDir(from.FS(), ".", func(name string, e fs.DirEntry, err error) error {
@@ -38,7 +38,11 @@ func (d *Dir) copyEntry(from *os.Root, name, to string, e fs.DirEntry) error {
 	}
 	switch {
 	case e.IsDir():
-		if err := d.Mkdir(to, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		mode := fs.FileMode(0o755)
+		if name == "." {
+			mode = 0o700
+		}
+		if err := d.Mkdir(to, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		return nil

@@ -23,9 +23,14 @@ import (
 // copyScript copies the package to the host, into a directory beside its final one: our agent moves
 // that copy into place under its lock. Other agents expect the package in its final directory, so it is also copied there
 // when that is missing; without an agent of ours only there. It uses only sh, mkdir and cp,
-// because it runs in the package's image. It follows links: those of a mounted configMap do not resolve on the host.
+// because it runs in the package's image. It follows links: those of a mounted configMap do not resolve on the host. That may hold secrets, so
+// its directory is private before the first file is there: cp keeps the mode of a directory that exists.
 const copyScript = `set -e
-bring() { mkdir -p "$1"; cp -rL ` + plan.PackageDir + `/. "$1/"; }
+bring() {
+  mkdir -p "$1"
+  if [ -d ` + plan.ConfigDir + ` ]; then mkdir -p -m 0700 "$1/` + pack.ConfigMapDir + `"; fi
+  cp -rL ` + plan.PackageDir + `/. "$1/"
+}
 to="` + plan.RootMount + `${SKYHOOK_DIR}"
 if [ -e "$to/` + pack.DeliveryFile + `" ] || [ ! -e "$to" ]; then bring "$to.${SKYHOOK_POD_UID}"; fi
 if [ ! -e "$to/` + pack.DeliveryFile + `" ]; then bring "$to"; fi

@@ -59,6 +59,8 @@ func TestCopyScript(t *testing.T) {
 			has(t, filepath.Join(root, "host/lib", dir, "config.json"), true)
 			has(t, filepath.Join(root, "host/lib", dir, ".hidden"), true)
 			has(t, filepath.Join(root, "host/lib", dir, "configmaps/a.conf"), true)
+			requireMode(t, filepath.Join(root, "host/lib", dir), 0o755) // steps may change their user
+			requireMode(t, filepath.Join(root, "host/lib", dir, "configmaps"), 0o700)
 		}
 	})
 	t.Run("an agent of ours gets the next one beside it", func(t *testing.T) {
@@ -84,4 +86,11 @@ func TestCopyScript(t *testing.T) {
 		has(t, filepath.Join(there, "config.json"), true)
 		has(t, there+".u1", false)
 	})
+}
+
+func requireMode(t *testing.T, path string, want os.FileMode) {
+	t.Helper()
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != want {
+		t.Errorf("%s: %v %v, want %v", path, st.Mode(), err, want)
+	}
 }
