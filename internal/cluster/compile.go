@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/record"
 )
 
 // Compiled is what was made of the objects of one moment: what the engine decides about, and what the front ends know of each
@@ -233,7 +234,7 @@ func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
 		}
 		c.snapshot.Nodes = append(c.snapshot.Nodes, rollout.Node{
 			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, ReadyAt: n.ReadySince, Cordoned: n.Unschedulable, BootID: n.BootID,
-			Holds: holds, Tainted: n.HasTaint(o.Config.RuntimeTaint), Kept: n.IsKeptCordoned(), Known: n.IsKnown(), Self: n.Name == o.Self && o.Self != "",
+			Holds: holds, Tainted: n.HasTaint(o.Config.RuntimeTaint), OwnTaint: n.Annotations[record.AutoTaintKey(o.Config.RuntimeTaint)] == "true", Kept: n.IsKeptCordoned(), Known: n.IsKnown(), Self: n.Name == o.Self && o.Self != "",
 			Sending: o.inFlight.nodes[n.Name],
 		})
 	}

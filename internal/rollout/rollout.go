@@ -36,6 +36,7 @@ type Node struct {
 	BootID   string    // of the running boot
 	Holds    []Hold    // of all owners
 	Tainted  bool      // carries the runtime-required taint
+	OwnTaint bool      // a rollout placed that taint: it goes when no rollout requires it
 	Kept     bool      // stays cordoned after the last hold until a person makes it schedulable, see Taint.CordonAfter
 	Known    bool      // a rollout has recorded something on it; only unknown nodes are tainted as new
 	Self     bool      // runs this operator: it is the last of its class

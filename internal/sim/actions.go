@@ -71,7 +71,7 @@ type actionWriter struct {
 func (w actionWriter) patchNode() error {
 	switch w.action.Verb {
 	case rollout.VerbTaint:
-		w.node.Tainted, w.node.Known = true, true
+		w.node.Tainted, w.node.OwnTaint, w.node.Known = true, true, true
 	case rollout.VerbUntaint:
 		w.node.Tainted = false
 		if w.action.Cordon {

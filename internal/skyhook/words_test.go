@@ -122,8 +122,9 @@ func TestTaint(t *testing.T) {
 		t.Error("who does not remove it tolerates it")
 	}
 	w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbUntaint, Node: "n1"})
-	if node.Parse(w.node("n1"), nil).HasTaint(w.config.RuntimeTaint) {
-		t.Error("the taint stays")
+	n = node.Parse(w.node("n1"), nil)
+	if n.HasTaint(w.config.RuntimeTaint) || !n.IsKnown() || n.Annotations["skyhook.nvidia.com/autoTaint_skyhook.nvidia.com"] == "true" {
+		t.Errorf("the taint or its mark stays, or the node is new again: %v %v", n.Taints, n.Annotations)
 	}
 	if key := record.AutoTaintKey(corev1.Taint{Key: "example.com/" + strings.Repeat("x", 80)}); len(key) > len(v1alpha1.Group)+64 || strings.Count(key, "/") != 1 {
 		t.Errorf("the mark of a taint with a domain is %s", key)

@@ -89,7 +89,7 @@ func changeNode(n *rollout.Node, w []string) {
 		case "uncordon":
 			n.Cordoned = false
 		case "tainted":
-			n.Tainted = true
+			n.Tainted, n.OwnTaint = true, value == "own"
 		case "new":
 			n.Known = false
 		case "self":

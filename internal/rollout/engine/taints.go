@@ -34,11 +34,12 @@ func (t *targetState) needsTaint() bool {
 	return isUnprepared && !t.node.Tainted && t.hasWork && t.invalid == nil
 }
 
-// untaintFinished removes the taint from nodes on which everything that is required is finished.
+// untaintFinished removes the taint from nodes on which everything that is required is finished, and ours also where nothing is required any
+// more.
 func (p tainter) untaintFinished() {
 	for i := range p.targets {
 		t := &p.targets[i]
-		if t.isRequired() {
+		if t.exists && (t.isRequired() || t.node.OwnTaint) {
 			p.plan.untaintNode(t)
 		}
 	}
@@ -55,7 +56,7 @@ func (t *targetState) isRequired() bool {
 // untaintRetired removes the taint with the target that this plan retires: after it there may be no target left to
 // do so.
 func (p *draftPlan) untaintRetired(t *targetState) {
-	if t.rollout.Taint.Required {
+	if t.rollout.Taint.Required || t.node.OwnTaint {
 		t.isRetired = true
 		p.untaintNode(t)
 	}

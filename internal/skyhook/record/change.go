@@ -98,6 +98,9 @@ func (r Recorder) addTaint(n *node.Node) node.Edit {
 
 func (r Recorder) removeTaint(a rollout.Action, n *node.Node) node.Edit {
 	e := node.Edit{RemoveTaints: []corev1.Taint{r.Facts.Config.RuntimeTaint}}
+	if key := AutoTaintKey(r.Facts.Config.RuntimeTaint); n.Annotations[key] != "" {
+		e.SetAnnotation(n, key, "false") // the next one may be of somebody else
+	}
 	if a.Cordon {
 		e = e.Plus(n.KeepCordoned())
 	}
