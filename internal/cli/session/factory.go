@@ -14,11 +14,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,8 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/dump"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
@@ -142,7 +135,10 @@ func (f *Factory) CoreClient() (*corev1client.CoreV1Client, error) {
 // PolicyBinding is read as metadata only.
 var PolicyBinding = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}
 
-// SupportedKinds returns the kinds that commands read and write, with their scope. Discovery would cost more calls than
+// clusterKinds are the kinds of dump.Scheme that have no namespace.
+var clusterKinds = map[string]bool{"Node": true, "Namespace": true, "PersistentVolume": true, "ComponentStatus": true, "Skyhook": true, "DeploymentPolicy": true}
+
+// SupportedKinds returns the kinds that commands read and write, with their scope: all of dump.Scheme. Discovery would cost more calls than
 // the commands themselves.
 func SupportedKinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme, err := dump.Scheme()
@@ -150,19 +146,14 @@ func SupportedKinds() (*runtime.Scheme, meta.RESTMapper, error) {
 		return nil, nil, err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []schema.GroupVersionKind{
-		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Event"),
-		appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), batchv1.SchemeGroupVersion.WithKind("Job"),
-		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), coordinationv1.SchemeGroupVersion.WithKind("Lease"),
-		nodeopv1.GroupVersion.WithKind("NodeOp"), nodeopv1.GroupVersion.WithKind("NodeOpUpgrade"),
-	} {
-		mapper.Add(kind, meta.RESTScopeNamespace)
+	for kind := range scheme.AllKnownTypes() {
+		if clusterKinds[kind.Kind] {
+			mapper.Add(kind, meta.RESTScopeRoot)
+		} else {
+			mapper.Add(kind, meta.RESTScopeNamespace)
+		}
 	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(PolicyBinding, meta.RESTScopeRoot)
-	mapper.Add(v1alpha1.GroupVersion.WithKind("Skyhook"), meta.RESTScopeRoot)
-	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("DeploymentPolicy"), v1alpha1.GroupVersion.WithResource("deploymentpolicies"),
-		v1alpha1.GroupVersion.WithResource("deploymentpolicy"), meta.RESTScopeRoot)
 	return scheme, mapper, nil
 }
 
