@@ -193,6 +193,7 @@ func (r *runner) advance() {
 	r.eachBusyTarget(func(of, target int) {
 		t := state.Rollouts[of].Targets[target]
 		endPull(t)
+		releaseDeleted(t)
 		for k := range t.Tasks {
 			r.advanceTask(&state.Rollouts[of], t, &t.Tasks[k])
 		}
@@ -254,6 +255,16 @@ func (r *runner) terminatePods(node string) {
 	}
 	if !isDraining {
 		delete(r.draining, node)
+	}
+}
+
+// releaseDeleted lets objects go that are being deleted. One that has succeeded stays until that is recorded.
+func releaseDeleted(t *rollout.Target) {
+	t.Objects.Going, t.Objects.Ended = nil, nil
+	for i := range t.Tasks {
+		if k := &t.Tasks[i]; k.Object.Leaving && k.State != rollout.StateSucceeded {
+			RemoveObject(k)
+		}
 	}
 }
 

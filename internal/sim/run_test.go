@@ -198,3 +198,23 @@ func TestRunWithPulls(t *testing.T) {
 		}
 	}
 }
+
+// TestRunWithLeavingObjects begins right after a stage: its object is being deleted, whether its outcome is recorded or not.
+func TestRunWithLeavingObjects(t *testing.T) {
+	for name, change := range map[string]func(*rollout.Target){
+		"not recorded":                 func(t *rollout.Target) { t.Tasks[0].State, t.Tasks[0].Object.Name = rollout.StateSucceeded, "pod" },
+		"recorded, the next waits":     func(t *rollout.Target) { t.Tasks[0].State, t.Tasks[0].Recorded = rollout.StatePending, rollout.StatePending },
+		"failed, and tried again":      func(t *rollout.Target) { t.Tasks[0].Object.Name = "pod" },
+		"of no task, before interrupt": func(t *rollout.Target) { t.Tasks[0].Need, t.Objects.Going = rollout.NeedAlone, []string{"pod"} },
+	} {
+		s := newRollout(1, rollout.Group{Ref: rollout.ParseGroupRef("g"), Ledger: rollout.ParseRef("g"), Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}})
+		target := s.Rollouts[0].Targets[0]
+		target.Visit.Admitted, target.Visit.AdmittedAt = true, morning
+		k := &target.Tasks[0]
+		k.State, k.Recorded, k.Object.Leaving = rollout.StateRunning, rollout.StateRunning, true
+		change(target)
+		if got := sim.Run(s, minuteDurations, 24*time.Hour); len(got.Unfinished) > 0 {
+			t.Errorf("%s: unfinished: %+v", name, got.Unfinished[0].Verdicts)
+		}
+	}
+}
