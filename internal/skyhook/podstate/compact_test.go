@@ -60,3 +60,21 @@ func TestWaitingContainers(t *testing.T) {
 		}
 	}
 }
+
+// TestPullReasonNamesTheImage has the kubelet say that a container cannot be pulled, whose own image is the agent's: it means the volume.
+func TestPullReasonNamesTheImage(t *testing.T) {
+	const agent, image = "example.org/agent:1", "example.org/p:1.0.0"
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{AnnotationStages: `[{"name":"p","version":"1.0.0","stage":"apply","container":"apply"}]`}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "p", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}}}}
+	for message, want := range map[string]string{
+		`Back-off pulling image "` + image + `": ErrImagePull: not found`: image,
+		`Back-off pulling image "` + agent + `": ErrImagePull: not found`: agent,
+	} {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "apply", Image: agent,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: message}}}}
+		why := Read(p).Parts[0].Why
+		if why == nil || why.Text != "image "+want+" cannot be pulled: not found" {
+			t.Errorf("%s: %+v", message, why)
+		}
+	}
+}

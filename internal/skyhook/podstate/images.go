@@ -74,8 +74,13 @@ var (
 
 // pullReason returns why the image of a container that waits cannot be pulled. It is the same while the kubelet tries and while it
 // waits before it tries again.
-func pullReason(status *corev1.ContainerStatus) *rollout.Why {
-	message := strings.TrimSpace(status.State.Waiting.Message)
+func pullReason(p *corev1.Pod, status *corev1.ContainerStatus) *rollout.Why {
+	image, message := status.Image, strings.TrimSpace(status.State.Waiting.Message)
+	for _, v := range p.Spec.Volumes { // the kubelet says that a container cannot be pulled whose volume it cannot
+		if v.Image != nil && strings.Contains(message, v.Image.Reference) {
+			image = v.Image.Reference
+		}
+	}
 	if _, failure, isBackOff := strings.Cut(message, ": ErrImagePull: "); isBackOff {
 		message = failure
 	}
@@ -85,7 +90,7 @@ func pullReason(status *corev1.ContainerStatus) *rollout.Why {
 	if message == "" {
 		message = status.State.Waiting.Reason
 	}
-	return &rollout.Why{Reason: rollout.ReasonImagePull, Text: fmt.Sprintf("image %s cannot be pulled: %s", status.Image, node.Truncate(message, 200))}
+	return &rollout.Why{Reason: rollout.ReasonImagePull, Text: fmt.Sprintf("image %s cannot be pulled: %s", image, node.Truncate(message, 200))}
 }
 
 // HasNodeShutDown reports whether a pod ended because its node was shut down.
@@ -118,7 +123,7 @@ func ReadPullContainer(p *corev1.Pod, name string) (isPulled bool, why *rollout.
 	case status.State.Waiting == nil, status.ImageID != "", slices.Contains(startProblems, status.State.Waiting.Reason):
 		return true, nil
 	case slices.Contains(pullProblems, status.State.Waiting.Reason):
-		why := pullReason(status)
+		why := pullReason(p, status)
 		why.About = describePod(p)
 		return false, why
 	}

@@ -234,7 +234,7 @@ func (s *Pod) readStopped(p *corev1.Pod, status *corev1.ContainerStatus) {
 	case s.Why != nil: // it failed, and perhaps runs again: the failure counts until it succeeds
 		s.State, s.Healthy = failing, false
 	case status.State.Waiting != nil:
-		s.readWaiting(status)
+		s.readWaiting(p, status)
 	case status.State.Terminated != nil:
 		t := status.State.Terminated
 		s.Why = &rollout.Why{Reason: rollout.ReasonRetry, Text: failureText(status.Name, t)}
@@ -285,7 +285,7 @@ func (s *Pod) readRejected(p *corev1.Pod) {
 }
 
 // readWaiting reads why a container that never failed does not run.
-func (s *Pod) readWaiting(status *corev1.ContainerStatus) {
+func (s *Pod) readWaiting(p *corev1.Pod, status *corev1.ContainerStatus) {
 	w := status.State.Waiting
 	message := node.Truncate(strings.TrimSpace(w.Message), 200)
 	if message == "" {
@@ -294,7 +294,7 @@ func (s *Pod) readWaiting(status *corev1.ContainerStatus) {
 	switch {
 	case slices.Contains(pullProblems, w.Reason):
 		s.Healthy = false
-		s.Why = pullReason(status)
+		s.Why = pullReason(p, status)
 	case slices.Contains(startProblems, w.Reason):
 		s.Healthy = false
 		s.Why = &rollout.Why{Reason: rollout.ReasonKubeletRejected, Text: fmt.Sprintf("container %s cannot start: %s", status.Name, message)}
