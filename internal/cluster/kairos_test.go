@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // TestKairosNodes probes nodes: those that run Kairos are labelled, no pod stays, and a node that a person opts out
@@ -71,5 +73,34 @@ func TestKairosNodes(t *testing.T) {
 	s.pass()
 	if writes := s.requests.list(); len(writes) > 0 {
 		t.Errorf("at rest it writes %v", writes)
+	}
+}
+
+// TestRefusedProbeIsTriedAgainLater: a policy that refuses the pods which probe nodes for Kairos is asked once, and again with the
+// back-off of other refused requests.
+func TestRefusedProbeIsTriedAgainLater(t *testing.T) {
+	s, api := newRefusingScenario(t, 3, func(verbAndPath, body string) bool {
+		return strings.HasPrefix(verbAndPath, "POST ") && strings.Contains(body, opv1.AppLabeler)
+	})
+	s.cluster.options.NodeOps.LabelKairos, s.cluster.options.NodeOps.Namespace = true, s.Namespace
+	for _, name := range []string{"n1", "n2", "n3"} {
+		n := s.GetNode(name)
+		n.Status.NodeInfo.BootID = "boot-1"
+		s.Must(s.Client.Status().Update(context.Background(), n))
+	}
+	pass := func() (Outcome, error) {
+		o, plan := s.decide(s.cluster)
+		return s.cluster.Apply(context.Background(), o, plan)
+	}
+	out, err := pass()
+	if wait := out.RetryAt.Sub(s.now); wait != rollout.Backoff(1) || err == nil || !strings.Contains(err.Error(), "probes node n1 for Kairos") {
+		t.Errorf("it is tried again after %s, and says %v", wait, err)
+	}
+	if _, err = pass(); err != nil || api.refused != 1 {
+		t.Errorf("before the back-off is over %d requests were refused: %v", api.refused, err)
+	}
+	s.now = s.now.Add(rollout.Backoff(1))
+	if _, err = pass(); err == nil || api.refused != 2 {
+		t.Errorf("after the back-off %d requests were refused: %v", api.refused, err)
 	}
 }

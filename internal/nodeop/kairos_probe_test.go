@@ -205,6 +205,28 @@ func TestProbesAreLimited(t *testing.T) {
 	requireEqual(t, "pods", len(l.pods), 0)
 }
 
+// A probe of which nothing is heard has failed: it gives its place to another node, and is made again later.
+func TestSilentProbeGivesItsPlace(t *testing.T) {
+	const maxProbes = 10
+	var names []string
+	for i := range maxProbes + 1 {
+		names = append(names, fmt.Sprintf("n%02d", i))
+	}
+	l := newProbeEnvironment(t, names...)
+	plan := func() kairos.Probes {
+		return kairos.PlanProbes(l.input(&v1alpha1.NodeOp{}).Nodes, l.pods, probeConfig, l.now)
+	}
+	l.pass()
+	requireEqual(t, "probes while ten hang", len(plan().Create), 0)
+	requireEqual(t, "looked at again", plan().RetryAt.Sub(l.now), 20*time.Minute)
+	l.now = l.now.Add(20 * time.Minute)
+	l.pass()
+	requireEqual(t, "pods", len(l.pods), maxProbes+1)
+	requireEqual(t, "deleted before the hour is over", len(plan().Delete), 0)
+	l.now = l.now.Add(40 * time.Minute)
+	requireEqual(t, "deleted after an hour", len(plan().Delete), maxProbes)
+}
+
 // A pod that has only some marks of a probe is ignored.
 func TestForeignPodIsIgnored(t *testing.T) {
 	l := newProbeEnvironment(t, "n1")

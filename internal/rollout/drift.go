@@ -14,6 +14,7 @@ type Drift struct {
 	Ended   bool          // and has ended
 	Keep    bool          // and stays when that is noted, so that people can read its log
 	Going   bool          // an object of an earlier check has not ended: it is being deleted, or will be
+	GoneBy  time.Time     // when that keeps no other node from being checked any more; zero if unknown
 	Old     []string      // names of objects of earlier checks that nobody needs any more
 	Limit   time.Duration // how long it may take
 	// when this process observed the object first, see timing.Durations; zero if unknown

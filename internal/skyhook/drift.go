@@ -5,6 +5,7 @@ package skyhook
 
 import (
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -53,11 +54,11 @@ func (c *nodeCompiler) compileDrift(t *plan.Target, out *rollout.Target) {
 		phase := pod.Drift.Status.Phase
 		hasEnded := phase == corev1.PodSucceeded || phase == corev1.PodFailed
 		switch {
-		case pod.Leaving:
-			out.Drift.Going = out.Drift.Going || !hasEnded
-		case pod.Name != c.facts.DriftPodName(t):
-			out.Drift.Going = out.Drift.Going || !hasEnded
-			if pod.Name != rec.Pod {
+		case pod.Leaving, pod.Name != c.facts.DriftPodName(t):
+			if !hasEnded {
+				out.Drift.Going, out.Drift.GoneBy = true, slices.MaxFunc([]time.Time{out.Drift.GoneBy, pod.Created.Add(plan.DriftPodTimeout), pod.Deleted.Add(plan.DriftPodTimeout)}, time.Time.Compare)
+			}
+			if !pod.Leaving && pod.Name != rec.Pod {
 				out.Drift.Old = append(out.Drift.Old, pod.Name)
 			}
 		default:

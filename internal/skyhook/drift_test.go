@@ -182,7 +182,7 @@ func TestDriftObjects(t *testing.T) {
 		t.Errorf("while it runs: %+v", d)
 	}
 	pod.DeletionTimestamp = new(metav1.NewTime(w.now))
-	if d := w.driftTarget(s); d.Object != "" || !d.Going || len(d.Old) > 0 {
+	if d := w.driftTarget(s); d.Object != "" || !d.Going || len(d.Old) > 0 || d.GoneBy.Sub(w.now) != plan.DriftPodTimeout {
 		t.Errorf("while it is deleted: %+v", d)
 	}
 	pod.Status.Phase = corev1.PodFailed

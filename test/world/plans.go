@@ -171,7 +171,7 @@ func (c *planCheck) checkDriftLimit() {
 	for _, r := range c.seen.Rollouts {
 		for _, t := range r.Targets {
 			n := nodeOf(c.seen, t)
-			isRunning := n != nil && t.Drift != nil && (t.Drift.Going && n.Ready || t.Drift.Object != "" && !t.Drift.Ended)
+			isRunning := n != nil && t.Drift != nil && (t.Drift.Going && n.Ready && c.seen.Now.Before(t.Drift.GoneBy) || t.Drift.Object != "" && !t.Drift.Ended)
 			if isRunning {
 				checks[r.Ref]++
 			}

@@ -20,7 +20,8 @@ import (
 const (
 	maxProbes      = 10 // that run at the same time
 	probeTimeout   = 10 * time.Minute
-	probeRetry     = time.Hour // after a probe that failed
+	probeLimit     = 2 * probeTimeout // after which a probe has failed of which nothing is heard
+	probeRetry     = time.Hour        // after a probe that failed
 	probeMount     = "/host"
 	containerProbe = "node-labeler"
 	volumeEtc      = "host-etc"
@@ -67,13 +68,14 @@ func PlanProbes(nodes []*node.Node, pods []*corev1.Pod, config nodeop.Config, no
 		case p.DeletionTimestamp != nil:
 		case found != nil: // the pod is deleted once the node is labelled
 			out.Edits = append(out.Edits, node.NamedEdit{Node: n.Name, Edit: editLabels(n, *found)})
-		case nodeop.IsPodFinished(p):
+		case nodeop.IsPodFinished(p) || !now.Before(p.CreationTimestamp.Add(probeLimit)):
 			retryAt := p.CreationTimestamp.Add(probeRetry)
 			if needed = now.Before(retryAt); needed {
 				out.RetryAt = node.Earlier(out.RetryAt, retryAt)
 			}
 		case n.Ready:
 			running++
+			out.RetryAt = node.Earlier(out.RetryAt, p.CreationTimestamp.Add(probeLimit))
 		}
 		if needed {
 			delete(obsolete, p.Name)

@@ -45,7 +45,7 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 			continue
 		}
 		d.sweepOld(t)
-		if t.isBeingChecked() {
+		if t.isBeingChecked(d.plan.now) {
 			running++
 			d.awaitObject(t)
 		}
@@ -89,10 +89,12 @@ func (d driftChecker) sweepOld(t *targetState) {
 }
 
 // isBeingChecked reports whether a check runs on the node of a target. One that is to end, or is being deleted, runs until its object is
-// gone, because the request may be on its way or be lost. On a node that is not ready nothing goes, and nothing runs that others wait for.
-func (t *targetState) isBeingChecked() bool {
+// gone, because the request may be on its way or be lost, or does not go in time. On a node that is not ready nothing goes, and nothing
+// runs that others wait for.
+func (t *targetState) isBeingChecked(now time.Time) bool {
 	drift := t.target.Drift
-	return drift.Object != "" && !drift.Ended || drift.Going && t.node.Ready
+	isStuck := !drift.GoneBy.IsZero() && !now.Before(drift.GoneBy)
+	return drift.Object != "" && !drift.Ended || drift.Going && t.node.Ready && !isStuck
 }
 
 // continueCheck ends a check that has ended, takes too long, or is in the way.

@@ -419,7 +419,7 @@ func (s *scenario) parseDrift(before *rollout.Drift, value string) *rollout.Drif
 		case "keep":
 			d.Keep = true
 		case "going":
-			d.Object, d.Going = "", true
+			d.Object, d.Going, d.GoneBy = "", true, s.cluster.State.Now.Add(d.Limit)
 		}
 	}
 	return &d
