@@ -602,7 +602,10 @@ func (c *planCheck) checkPull(a acting) string {
 
 // checkPulled: a target is admitted when its images are on the node.
 func (c *planCheck) checkPulled(a acting) string {
-	hasObjects := len(a.seen.Objects.Orphans)+len(a.seen.Objects.Going) > 0 || slices.ContainsFunc(a.seen.Tasks, func(k rollout.Task) bool { return k.Object.Name != "" })
+	of := a.seen.Objects
+	hasObjects := len(of.Orphans)+len(of.Going)+len(of.Queues) > 0 || slices.ContainsFunc(a.seen.Tasks, func(k rollout.Task) bool {
+		return k.Object.Name != "" || k.Object.Leaving
+	})
 	isExempt := a.seen.Rollback.WithOthers || a.rollout.Deleting || c.isReserved(a) || holdsNode(a.was, a.Rollout) || hasObjects
 	if p := a.seen.Pull; p != nil && p.Needed && !p.Ended && !isExempt {
 		return "its images are not on the node"

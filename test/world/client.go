@@ -164,7 +164,7 @@ func (c *Client) Create(_ context.Context, o client.Object, options ...client.Cr
 }
 
 func (s *Server) serveCreate(k Kind, c content, isDryRun bool) (content, error) {
-	r := Request{Verb: "create", Kind: k, ObjectKey: keyOf(c)}
+	r := Request{Verb: "create", Kind: k, ObjectKey: keyOf(c), DryRun: isDryRun}
 	if err := s.begin(r); err != nil {
 		return nil, err
 	}

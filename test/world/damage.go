@@ -161,7 +161,7 @@ func (r *Run) writeExtreme(random *rand.Rand) {
 		content{"name": "X", "valueFrom": content{"fieldRef": content{"fieldPath": "spec.nothing"}}},
 		content{"name": "X", "valueFrom": content{"secretKeyRef": content{"name": "", "key": ""}}},
 	}
-	kind := random.IntN(5)
+	kind, many := random.IntN(7), content{}
 	r.changeAsUser(Skyhooks, key, fmt.Sprintf("extreme %d", kind), func(c content) {
 		packages := part(c, "spec", "packages")
 		p := content{"version": "1.0.0", "image": "registry.example/x", "configMap": content{"a": "1"}}
@@ -171,7 +171,16 @@ func (r *Run) writeExtreme(random *rand.Rand) {
 		case 1:
 			p["configMap"] = content{"a": strings.Repeat("x", 1<<19)}
 			packages["large"] = p
-		case 2, 3:
+		case 2: // as many dependencies as there may be, or as many packages
+			for i := range []int{32, 100 - len(packages)}[random.IntN(2)] {
+				name := fmt.Sprint("many-", i)
+				packages[name] = content{"version": "1.0.0", "image": "registry.example/x", "uninstall": content{"enabled": random.IntN(2) == 0}}
+				many[name] = "1.0.0"
+			}
+			if len(many) == 32 {
+				p["dependsOn"], packages["many"] = many, p
+			}
+		case 3, 4:
 			p["env"] = []any{env[random.IntN(len(env))]}
 			packages["env"] = p
 		default:
@@ -204,6 +213,14 @@ func (r *Run) repair() {
 			}
 		}
 	}
+	for _, key := range r.server.keys(Nodes) {
+		r.changeAsUser(Nodes, key, "neither ignored nor tainted", func(c content) {
+			delete(part(c, "metadata", "labels"), v1alpha1.LabelIgnore)
+			if taints, isTainted := part(c, "spec")["taints"].([]any); isTainted {
+				part(c, "spec")["taints"] = slices.DeleteFunc(taints, func(t any) bool { return t.(content)["key"] == foreignTaint })
+			}
+		})
+	}
 	for _, key := range r.server.keys(Skyhooks) {
 		r.changeAsUser(Skyhooks, key, "resumed", func(c content) {
 			all := part(c, "metadata", "annotations")
@@ -212,8 +229,8 @@ func (r *Run) repair() {
 			all[v1alpha1.AnnotationResume] = "now"
 			endReleases(part(c, "spec"))
 			packages := part(c, "spec", "packages")
-			for _, extreme := range []string{"root-mount", "large", "env", strings.Repeat("a", 43)} {
-				delete(packages, extreme)
+			for _, extreme := range []string{"root-mount", "large", "env", strings.Repeat("a", 43), "many"} {
+				maps.DeleteFunc(packages, func(name string, _ any) bool { return strings.HasPrefix(name, extreme) })
 			}
 		})
 	}

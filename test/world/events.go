@@ -5,6 +5,7 @@ package world
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -19,8 +20,10 @@ const (
 	EditSpec        Cause = "a user edits a Skyhook"
 	Pause           Cause = "a user pauses or resumes a Skyhook"
 	Toggle          Cause = "a user toggles a boolean or an enum of a Skyhook"
+	Upgrade         Cause = "a user asks for another version of a package, perhaps with a rollback of the whole rollout"
 	Undo            Cause = "a user takes back the last edit of a Skyhook"
 	DeleteSkyhook   Cause = "a user deletes a Skyhook"
+	DeleteBlocked   Cause = "a user deletes a Skyhook that something keeps from going"
 	EditPolicy      Cause = "a user edits the policy"
 	ChangeScope     Cause = "a user changes the scope of the policy, or drops it"
 	DeletePolicy    Cause = "a user deletes the policy"
@@ -40,11 +43,13 @@ const (
 	HangPods        Cause = "the next pods on a node hang in their phase until they are deleted"
 	HangPulls       Cause = "a pod that pulls images before the turn of a node hangs until it is deleted"
 	RejectPods      Cause = "a kubelet rejects all pods for some turns"
-	NewLeader       Cause = "another operator leads"
+	NewLeader       Cause = "another operator leads: the one before ends after a pass, or before a request"
 	LeaderClock     Cause = "another operator leads, with a clock that is hours off"
 	LoseRequest     Cause = "a request fails: conflict, throttling or an internal error"
 	RefuseEvictions Cause = "evictions are refused by a disruption budget"
 	RefuseByRule    Cause = "an admission policy or a quota refuses requests"
+	RefusePods      Cause = "a webhook begins to refuse pods, or dry runs of them, and ends"
+	ProveTogether   Cause = "nodes are validated when all that works on them is complete, and Skyhooks share reboots"
 	Damage          Cause = "annotations of a node are damaged"
 	Hostile         Cause = "annotations of a node are changed with intent"
 	InvalidObject   Cause = "a user writes an object at the limits of the schema"
@@ -61,8 +66,10 @@ var causes = []struct {
 	{EditSpec, 8, (*Run).editSpec},
 	{Pause, 3, (*Run).pause},
 	{Toggle, 6, (*Run).toggle},
+	{Upgrade, 6, (*Run).upgrade},
 	{Undo, 4, (*Run).undo},
 	{DeleteSkyhook, 2, (*Run).deleteSkyhook},
+	{DeleteBlocked, 3, (*Run).deleteBlocked},
 	{EditPolicy, 3, (*Run).editPolicy},
 	{ChangeScope, 2, (*Run).changeScope},
 	{DeletePolicy, 1, (*Run).deletePolicy},
@@ -72,7 +79,7 @@ var causes = []struct {
 	{Mark, 6, (*Run).mark},
 	{Relabel, 2, (*Run).relabel},
 	{ResetNode, 3, (*Run).resetNode},
-	{Rerun, 2, (*Run).rerun},
+	{Rerun, 5, (*Run).rerun},
 	{ReplaceNode, 2, (*Run).replaceNode},
 	{ReplaceAll, 1, (*Run).replaceAll},
 	{Reboot, 2, (*Run).rebootNode},
@@ -87,6 +94,8 @@ var causes = []struct {
 	{LoseRequest, 8, (*Run).loseRequest},
 	{RefuseEvictions, 2, (*Run).refuseEvictions},
 	{RefuseByRule, 3, (*Run).refuseByRule},
+	{RefusePods, 4, (*Run).refusePods},
+	{ProveTogether, 3, (*Run).proveTogether},
 	{Damage, 3, (*Run).damage},
 	{Hostile, 3, (*Run).forge},
 	{InvalidObject, 2, (*Run).writeExtreme},
@@ -166,7 +175,10 @@ func (r *Run) intercept(q Request) error {
 		r.fireUpTo(r.requests)
 		r.requests++
 	}
-	r.truth.countRequest(q)
+	if r.truth.countRequest(q); r.truth.isKilled {
+		r.truth.noteRefusal()
+		return errors.New("the process has ended")
+	}
 	for i := range r.refusals {
 		if f := &r.refusals[i]; f.matches(q) && f.left > 0 {
 			f.left--
@@ -199,9 +211,10 @@ func (r *Run) endEvents() {
 		h.stuck, h.again, h.toHang, h.pullsToHang, h.rejectsUntil = false, false, 0, 0, 0
 	}
 	if r.leader.clockOffset.Abs() > time.Minute {
-		if err := r.lead(0); err != nil {
-			r.violate("set up", "%v", err)
-		}
+		r.lead(0)
+	}
+	if slices.ContainsFunc(r.Events, func(e Event) bool { return e.Cause == DeleteBlocked }) {
+		r.checkDeletions()
 	}
 	r.repair()
 }

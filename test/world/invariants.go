@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -129,11 +130,9 @@ func (r *Run) checkPass() {
 	}
 	if t.nextLeader != nil {
 		offset := *t.nextLeader
-		t.nextLeader = nil
+		t.nextLeader, t.isKilled = nil, false
 		r.tracef("another operator leads, its clock is off by %s", offset)
-		if err := r.lead(offset); err != nil {
-			r.violate("set up", "%v", err)
-		}
+		r.lead(offset)
 	}
 }
 
@@ -193,6 +192,19 @@ func (r *Run) checkFinished(s *v1alpha1.Skyhook) {
 	})
 	if !isRejected && !(isReady && s.Status.Status == v1alpha1.StatusComplete) {
 		r.violate("everything finishes", "Skyhook %s is %q at rest: %s", s.Name, s.Status.Status, r.describe())
+	}
+}
+
+// checkDeletions checks that what a deletion waits for is said, before anybody repairs that.
+func (r *Run) checkDeletions() {
+	if !r.comesToRest(quietTurns / 4) {
+		return // something is tried again
+	}
+	for _, key := range r.server.keys(Skyhooks) {
+		s := decode(r.server.objects[Skyhooks.Kind][key], &v1alpha1.Skyhook{})
+		if s.DeletionTimestamp != nil && !apimeta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
+			r.violate("a deletion ends, or says what it waits for", "Skyhook %s is still there: %s", s.Name, r.describe())
+		}
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
+// versions are those of every package.
+var versions = []string{"1.0.0", "1.1.0", "2.0.0"}
+
 // newSkyhook is a Skyhook as a user writes it.
 func newSkyhook(name string, random *rand.Rand, hasPolicy bool) content {
 	spec := newSkyhookSpec(random)
@@ -30,7 +33,7 @@ func newSkyhookSpec(random *rand.Rand) content {
 	for i := range 1 + random.IntN(3) {
 		name := fmt.Sprintf("p%c", 'a'+i)
 		p := content{
-			"version": []string{"1.0.0", "1.1.0", "2.0.0"}[random.IntN(3)], "image": "registry.example/" + name,
+			"version": versions[random.IntN(len(versions))], "image": "registry.example/" + name,
 			"configMap": content{"a": fmt.Sprint(random.IntN(3)), "b": fmt.Sprint(random.IntN(2))},
 		}
 		switch random.IntN(6) {

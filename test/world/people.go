@@ -146,6 +146,32 @@ func (r *Run) toggle(random *rand.Rand) {
 	})
 }
 
+// upgrade asks for another version of a package, perhaps one that was there before. Those that depend on it follow.
+func (r *Run) upgrade(random *rand.Rand) {
+	key, ok := r.pick(Skyhooks, random)
+	if !ok {
+		return
+	}
+	version, together := versions[random.IntN(len(versions))], random.IntN(3) == 0
+	r.changeAsUser(Skyhooks, key, "asks for version "+version, func(c content) {
+		packages := part(c, "spec", "packages")
+		names := slices.Sorted(maps.Keys(packages))
+		if together {
+			part(c, "spec", "rollback")["scope"] = "Rollout"
+		}
+		if len(names) == 0 {
+			return
+		}
+		name := names[random.IntN(len(names))]
+		part(packages, name)["version"] = version
+		for _, other := range names {
+			if on := nestedMap(packages, other, "dependsOn"); on[name] != nil {
+				on[name] = version
+			}
+		}
+	})
+}
+
 func (r *Run) undo(random *rand.Rand) {
 	if key, ok := r.pick(Skyhooks, random); ok && r.specs[key.Name] != nil {
 		before := r.specs[key.Name]
@@ -166,6 +192,43 @@ func (r *Run) deleteSkyhook(random *rand.Rand) {
 		r.deleteAsUser(Skyhooks, key)
 	}
 }
+
+// deleteBlocked deletes a Skyhook, and something keeps it from going: mostly, packages are to be uninstalled.
+func (r *Run) deleteBlocked(random *rand.Rand) {
+	key, ok := r.pick(Skyhooks, random)
+	on, hasNode := r.pick(Nodes, random)
+	if !ok || !hasNode {
+		return
+	}
+	which := random.IntN(7)
+	r.changeAsUser(Skyhooks, key, "to be uninstalled", func(c content) {
+		for name := range part(c, "spec", "packages") {
+			part(c, "spec", "packages", name, "uninstall")["enabled"] = random.IntN(4) > 0
+		}
+		if which < 2 {
+			part(c, "metadata", "annotations")[[]string{v1alpha1.AnnotationPause, v1alpha1.AnnotationDisable}[which]] = "true"
+		}
+	})
+	switch which {
+	case 2:
+		r.changeAsUser(Nodes, on, "ignored", func(c content) { part(c, "metadata", "labels")[v1alpha1.LabelIgnore] = "true" })
+	case 3:
+		r.changeAsUser(Nodes, on, "tainted", func(c content) {
+			taints, _ := part(c, "spec")["taints"].([]any)
+			part(c, "spec")["taints"] = append(taints, content{"key": foreignTaint, "effect": "NoSchedule"})
+		})
+	case 4:
+		r.annotate(on, v1alpha1.PrefixNodeState+key.Name, "{")
+	case 5:
+		r.refusePods(random)
+	case 6:
+		r.deletePolicy(random)
+	}
+	r.deleteAsUser(Skyhooks, key)
+}
+
+// foreignTaint is the key of a taint that nothing tolerates.
+const foreignTaint = "example.com/dedicated"
 
 func (r *Run) deleteAsUser(k Kind, key client.ObjectKey) {
 	_, _, err := r.server.delete(k, key, metav1.DeleteOptions{})
@@ -281,21 +344,24 @@ func (r *Run) rerun(random *rand.Rand) {
 	if !ok {
 		return
 	}
-	r.onNode(key, "package run again", func(n *node.Node) node.Edit {
-		state := n.Skyhook("base").State
-		for _, entry := range slices.Sorted(maps.Keys(state)) {
-			stage := []v1alpha1.Stage{"", v1alpha1.StageConfig, v1alpha1.StageApply}[random.IntN(3)]
-			e, err := n.Rerun("base", state[entry].Name, state[entry].Version, stage)
-			if err != nil {
-				continue
-			}
-			isReset := stage == "" && len(state) == 1 // nothing is left of the record
-			if isReset {
-				r.truth.forgetAdmission(n.UID, "base")
-			}
-			return e
+	skyhook := []string{"base", "base", "extra"}[random.IntN(3)]
+	r.onNode(key, "a package of "+skyhook+" run again", func(n *node.Node) node.Edit {
+		state := n.Skyhook(skyhook).State
+		if len(state) == 0 {
+			return node.Edit{}
 		}
-		return node.Edit{}
+		entry := state[slices.Sorted(maps.Keys(state))[random.IntN(len(state))]]
+		stage := []v1alpha1.Stage{"", v1alpha1.StageConfig, v1alpha1.StageApply}[random.IntN(3)]
+		e, err := n.Rerun(skyhook, entry.Name, entry.Version, stage)
+		if random.IntN(4) == 0 {
+			e, err = n.Replace(skyhook, entry.Name, entry.Version)
+		} else if stage == "" && len(state) == 1 { // nothing is left of the record
+			r.truth.forgetAdmission(n.UID, skyhook)
+		}
+		if err != nil {
+			return node.Edit{}
+		}
+		return e
 	})
 }
 
@@ -390,7 +456,9 @@ func (r *Run) stickPods(random *rand.Rand) {
 	}
 }
 
-func (r *Run) changeLeader(*rand.Rand) { r.truth.nextLeader = new(time.Duration(0)) }
+func (r *Run) changeLeader(random *rand.Rand) {
+	r.truth.nextLeader, r.truth.isKilled = new(time.Duration(0)), random.IntN(2) == 0
+}
 
 func (r *Run) changeLeaderClock(random *rand.Rand) {
 	offset := time.Duration(random.IntN(8*3600)-4*3600) * time.Second
@@ -416,6 +484,18 @@ func (r *Run) refuseEvictions(random *rand.Rand) {
 	r.refusals = append(r.refusals, refusal{until: r.turn + 2 + random.IntN(15), left: 1000, matches: func(q Request) bool { return q.Subresource == "eviction" },
 		answer: func(Request) error {
 			return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
+		}})
+}
+
+// refusePods is a webhook that refuses pods of the operator; or their dry runs only, which some webhooks cannot serve.
+func (r *Run) refusePods(random *rand.Rand) {
+	all := random.IntN(3) > 0
+	r.refusals = append(r.refusals, refusal{until: r.turn + 3 + random.IntN(20), left: 1000,
+		matches: func(q Request) bool {
+			return q.Kind == Pods && q.Verb == "create" && q.Subresource == "" && (all || q.DryRun)
+		},
+		answer: func(q Request) error {
+			return apierrors.NewForbidden(q.Kind.resource(), q.Name, fmt.Errorf("admission webhook denied the request"))
 		}})
 }
 

@@ -5,10 +5,8 @@ package world
 
 import (
 	"math/rand/v2"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -109,13 +107,19 @@ func (r *Run) checkPulled(w Write, uid, skyhook string, goesBack bool) {
 	delete(r.truth.prepulled, uid+skyhook)
 }
 
-// hasPod reports whether a pod of a Skyhook is on a node that is there for another reason: the node is not given back.
+// hasPod reports whether a pod of a Skyhook is on a node, or was when its leader looked, that is there for another reason: the node is not
+// given back.
 func (r *Run) hasPod(nodeName, skyhook string) bool {
-	for _, key := range r.server.keys(Pods) {
-		c := r.server.objects[Pods.Kind][key]
-		labels := meta(c).GetLabels()
-		isOther := labels[v1alpha1.LabelName] == skyhook && labels[v1alpha1.LabelPrepull] == ""
-		if isOther && strings.HasPrefix(key.Namespace, Namespace) && nestedString(c, "spec", "nodeName") == nodeName && metav1.GetControllerOfNoCopy(meta(c)) != nil {
+	isOther := func(labels map[string]string, node string) bool {
+		return labels[v1alpha1.LabelName] == skyhook && labels[v1alpha1.LabelPrepull] == "" && node == nodeName
+	}
+	for key, c := range r.server.objects[Pods.Kind] {
+		if key.Namespace == Namespace && isOther(meta(c).GetLabels(), nestedString(c, "spec", "nodeName")) {
+			return true
+		}
+	}
+	for _, o := range r.leader.caches[0].watchedOf(Pods).objects {
+		if isOther(o.GetLabels(), o.(*corev1.Pod).Spec.NodeName) {
 			return true
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
@@ -25,7 +26,7 @@ const conditionValidated = "example.com/Validated"
 // addReleases lets a Skyhook prove its nodes, go back from what fails, and look for drift, one node at a time.
 func addReleases(spec content, random *rand.Rand) {
 	if random.IntN(5) == 0 {
-		spec["proof"] = content{"nodeConditions": []any{content{"type": conditionValidated}}, "timeout": "0s"}
+		spec["proof"] = newProof()
 	}
 	if random.IntN(4) == 0 {
 		spec["rollback"] = content{"scope": []string{"Node", "Rollout"}[random.IntN(2)]}
@@ -34,6 +35,10 @@ func addReleases(spec content, random *rand.Rand) {
 	if random.IntN(4) == 0 {
 		spec["drift"] = content{"every": "1m", "mode": []string{"Report", "Repair"}[random.IntN(2)], "concurrency": int64(1)}
 	}
+}
+
+func newProof() content {
+	return content{"nodeConditions": []any{content{"type": conditionValidated}}, "timeout": "0s"}
 }
 
 // failsOften reports whether the stages of a Skyhook fail more often than others, so that nodes go back.
@@ -64,7 +69,7 @@ func (r *Run) stepValidator(n *corev1.Node) bool {
 	}
 	random := r.random("validator", n.UID, r.turn)
 	status := corev1.ConditionTrue
-	if !r.isQuiet && random.IntN(3) == 0 {
+	if !r.isQuiet && random.IntN(3) == 0 || r.provesTogether && !r.isComplete(n) {
 		status = corev1.ConditionFalse
 	}
 	at := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == conditionValidated })
@@ -78,6 +83,39 @@ func (r *Run) stepValidator(n *corev1.Node) bool {
 	}
 	n.Status.Conditions[at].Status, n.Status.Conditions[at].LastTransitionTime = status, metav1.NewTime(r.now)
 	return true
+}
+
+// isComplete reports whether every package of the Skyhooks that work on a node, and do not go back, has reached its last stage there.
+func (r *Run) isComplete(n *corev1.Node) bool {
+	on := node.Parse(n, nil)
+	for _, key := range r.server.keys(Skyhooks) {
+		s := on.Skyhook(key.Name)
+		for name, p := range nestedMap(r.server.objects[Skyhooks.Kind][key], "spec", "packages") {
+			at := s.State[v1alpha1.PackageKey(name, v1alpha1.PackageVersion(nestedString(p.(content), "version")))]
+			isLast := at.State == v1alpha1.StateComplete && (at.Stage == v1alpha1.StageConfig || at.Stage == v1alpha1.StagePostInterrupt)
+			if s.Record.Admitted && s.Record.Rollback == nil && !isLast {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// proveTogether lets two Skyhooks share reboots, and each prove what may need the last stage of the other.
+func (r *Run) proveTogether(random *rand.Rand) {
+	r.provesTogether = true
+	for _, name := range []string{"base", "extra"} {
+		if key := (client.ObjectKey{Name: name}); r.server.objects[Skyhooks.Kind][key] == nil {
+			r.createAsUser(Skyhooks, newSkyhook(name, random, r.hasPolicy()))
+		}
+		r.changeAsUser(Skyhooks, client.ObjectKey{Name: name}, "proven, and reboots together", func(c content) {
+			spec := part(c, "spec")
+			spec["shareReboots"], spec["proof"] = true, newProof()
+			for of := range part(spec, "packages") {
+				part(spec, "packages", of)["interrupt"] = content{"type": "reboot"}
+			}
+		})
+	}
 }
 
 // isValidated reports whether a node has the condition that proofs ask for.

@@ -40,19 +40,21 @@ type Run struct {
 	Events []Event
 	Trace  func(string) // called for each step; may be nil
 
-	ctx      context.Context
-	server   *Server
-	now      time.Time
-	turn     int
-	isQuiet  bool                     // no further events
-	typed    map[string]client.Object // decoded objects, by UID and version
-	hosts    map[string]*host
-	specs    map[string]content // of Skyhooks, before their last edit
-	leader   *leader
-	pending  []Event // that have not happened yet, in their order
-	requests int     // of this turn's pass
-	refusals []refusal
-	err      error // the first violation
+	ctx            context.Context
+	server         *Server
+	now            time.Time
+	turn           int
+	isQuiet        bool                     // no further events
+	typed          map[string]client.Object // decoded objects, by UID and version
+	hosts          map[string]*host
+	specs          map[string]content // of Skyhooks, before their last edit
+	leader         *leader
+	standby        *leader // another process, with what its caches showed when it began
+	pending        []Event // that have not happened yet, in their order
+	requests       int     // of this turn's pass
+	provesTogether bool    // a node is validated when all that works there is complete
+	refusals       []refusal
+	err            error // the first violation
 
 	truth truth
 }
@@ -109,7 +111,7 @@ func (r *Run) violate(rule, format string, args ...any) {
 
 // Play carries out the whole run and returns the first violation.
 func (r *Run) Play() error {
-	r.turn, r.isQuiet, r.err, r.refusals = 0, false, nil, nil
+	r.turn, r.isQuiet, r.err, r.refusals, r.standby, r.provesTogether = 0, false, nil, nil, nil, false
 	r.now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r.hosts, r.truth, r.pending, r.typed, r.specs = map[string]*host{}, newTruth(), r.Events, map[string]client.Object{}, map[string]content{}
 	server, err := NewServer(func() time.Time { return r.now })
@@ -119,9 +121,7 @@ func (r *Run) Play() error {
 	r.server = server
 	server.Intercept, server.OnWrite = r.intercept, r.onWrite
 	r.setUp()
-	if err := r.lead(0); err != nil {
-		return err
-	}
+	r.lead(0)
 	for r.turn = 1; r.turn <= busyTurns && r.err == nil; r.turn++ {
 		r.step()
 	}
@@ -132,10 +132,17 @@ func (r *Run) Play() error {
 	return r.err
 }
 
-// lead makes a new leader, whose clock is off by this much.
-func (r *Run) lead(offset time.Duration) error {
+// lead lets the process on standby lead, whose clock is off by this much.
+func (r *Run) lead(offset time.Duration) {
+	if r.leader = r.standby; r.leader == nil {
+		r.leader = r.newLeader()
+	}
+	r.leader.clockOffset, r.standby = offset, r.newLeader()
+}
+
+func (r *Run) newLeader() *leader {
 	all, nodeOps := newCaches(r.server, Namespace)
-	l := &leader{caches: []*Cache{all, nodeOps}, clockOffset: offset}
+	l := &leader{caches: []*Cache{all, nodeOps}}
 	clock := func() time.Time { return r.now.Add(l.clockOffset) }
 	api := r.server.Client()
 	c := cluster.New(cluster.Options{
@@ -144,8 +151,7 @@ func (r *Run) lead(offset time.Duration) error {
 		OnDifference: func(text string) { r.violate("what is kept is what would be compiled anew", "%s", text) },
 	})
 	l.loop = controller.NewLoop(c, recorder{r}, clock, logr.Discard(), r.checkPlan)
-	r.leader = l
-	return nil
+	return l
 }
 
 func (r *Run) config() skyhook.Config {
@@ -217,13 +223,26 @@ const restTime = protectedFor + time.Minute
 
 // awaitRest makes turns without events until the cluster has come to rest, and checks what must be true then.
 func (r *Run) awaitRest() {
+	for r.comesToRest(quietTurns) {
+		if !r.deleteFailedNodeOps() { // of which it was not said yet when events ended
+			r.checkRest()
+			return
+		}
+	}
+	if r.err == nil {
+		r.violate("everything finishes", "after %d turns without events something still changes: %s", quietTurns, r.describe())
+	}
+}
+
+// comesToRest makes turns until nothing changes any more.
+func (r *Run) comesToRest(turns int) bool {
 	still, since := 0, r.now
-	for range quietTurns {
+	for range turns {
 		r.turn++
 		version := r.server.version
 		r.step()
 		if r.err != nil {
-			return
+			return false
 		}
 		r.advanceCaches()
 		if r.server.version != version {
@@ -231,16 +250,11 @@ func (r *Run) awaitRest() {
 			continue
 		}
 		if still++; still >= 4 && r.now.Sub(since) >= restTime {
-			if r.deleteFailedNodeOps() { // of which it was not said yet when events ended
-				still = 0
-				continue
-			}
-			r.checkRest()
-			return
+			return true
 		}
 		r.wait()
 	}
-	r.violate("everything finishes", "after %d turns without events something still changes: %s", quietTurns, r.describe())
+	return false
 }
 
 // wait moves the clock to the time for which the leader asked, or by an hour.

@@ -62,7 +62,8 @@ type Request struct {
 	Kind        Kind
 	Subresource string // status, eviction
 	client.ObjectKey
-	Patch content // of a merge patch
+	Patch  content // of a merge patch
+	DryRun bool
 }
 
 func (r Request) String() string {

@@ -47,7 +47,7 @@ func (c *planCheck) checkRun(a acting) string {
 	for i := range t.Tasks {
 		o := &t.Tasks[i]
 		hasBegun := o != k && o.Need == rollout.NeedAlone && (o.Recorded == rollout.StateRunning || o.Recorded == rollout.StateFailing)
-		if hasBegun && !hasFailedForGood(o) && !slices.Contains(o.After, k.ID) { // unless its package was edited, and begins anew
+		if hasBegun && !hasFailedForGood(o) && areDone(t, o.After) { // unless something before it was edited, and begins anew
 			return o.ID + " was begun and has not ended"
 		}
 	}

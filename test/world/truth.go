@@ -43,6 +43,7 @@ type truth struct {
 	marks        foreignMarks
 	nextLeader   *time.Duration // another operator leads from the next pass on, with this offset of its clock
 
+	isKilled  bool // the leader, in this pass
 	requests  int  // of this pass
 	refused   bool // something in this pass
 	writes    int  // that changed something in this pass
