@@ -4,6 +4,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,16 +128,30 @@ func TestWalkAgreesWithKernel(t *testing.T) {
 			for range luck.IntN(3) {
 				name += "/" + filepath.Base(names[luck.IntN(len(names))])
 			}
-			one, oneErr := resolveTarget(roots["kernel"], name)
-			two, twoErr := resolveTarget(roots["walk"], name)
-			if one != two || !errors.Is(twoErr, errno(oneErr)) {
-				t.Fatalf("seed %d, %s: the kernel says %q %v, the walk %q %v", seed, name, one, oneErr, two, twoErr)
+			one, oneErr := resolveByKernel(roots["kernel"], name)
+			for how, r := range roots {
+				two, twoErr := resolveTarget(r, name)
+				if one != two || !errors.Is(twoErr, errno(oneErr)) {
+					t.Fatalf("seed %d, %s: the kernel says %q %v, %s %q %v", seed, name, one, oneErr, how, two, twoErr)
+				}
 			}
 			if oneErr == nil && one != root && !strings.HasPrefix(one, root+"/") {
 				t.Fatalf("seed %d, %s leads to %s", seed, name, one)
 			}
 		}
 	}
+}
+
+// resolveByKernel resolves a path with openat2 alone.
+func resolveByKernel(r *Root, name string) (string, error) {
+	rel := strings.TrimPrefix(filepath.Clean(name), "/")
+	fd, err := unix.Openat2(int(r.fd.Fd()), cmp.Or(rel, "."), &unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	return os.Readlink(procPath(f))
 }
 
 func resolveTarget(r *Root, name string) (string, error) {
@@ -154,6 +169,56 @@ func errno(err error) error {
 		return n
 	}
 	return err
+}
+
+// TestLinksOfUsersAreNotFollowed resolves paths with links that a user owns, or that are in a directory of a user.
+func TestLinksOfUsersAreNotFollowed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("changes owners: needs root")
+	}
+	const user = 1234
+	root := t.TempDir()
+	for _, dir := range []string{"home/u/dir/made", "tmp/victim", "tmp/mine", "root/.ssh", "data"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, link := range []struct {
+		name, target string
+		isRoots      bool
+	}{
+		{"home/u/abs", "/root/.ssh", false}, {"home/u/rel", "../../root/.ssh", false}, {"home/u/own", "dir", false}, {"home/u/home", "/home/u/dir", false},
+		{"home/u/roots", "dir", true}, {"tmp/sibling", "victim", false}, {"tmp/here", ".", false}, {"tmp/own", "mine", false},
+		{"tmp/via", "mine/../victim", false}, {"var", "/data", true}, {"etc", "/home/u/own", true},
+	} {
+		at := filepath.Join(root, link.name)
+		if err := os.Symlink(link.target, at); err != nil {
+			t.Fatal(err)
+		}
+		if !link.isRoots {
+			if err := os.Lchown(at, user, user); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, dir := range []string{"home/u", "home/u/dir", "tmp/mine"} {
+		if err := os.Chown(filepath.Join(root, dir), user, user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]error{
+		"/home/u/abs": ErrUnsafe, "/home/u/rel": ErrUnsafe, "/home/u/home": ErrUnsafe, "/home/u/roots": ErrUnsafe,
+		"/tmp/sibling": ErrUnsafe, "/tmp/here": ErrUnsafe, "/tmp/here/victim": ErrUnsafe, "/tmp/via": ErrUnsafe,
+		"/home/u/own": nil, "/home/u/own/made": nil, "/home/u/dir/made": nil, "/tmp/own": nil, "/var": nil, "/etc/made": nil,
+	} {
+		for how, r := range openBoth(t, root) {
+			if dir, err := r.MakeDir(name, 0o755); !errors.Is(err, want) {
+				t.Errorf("%s %s: %v, want %v", how, name, err, want)
+			} else if err == nil {
+				_ = dir.Close()
+			}
+		}
+	}
 }
 
 func TestWriteIsAtomic(t *testing.T) {

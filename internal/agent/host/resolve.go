@@ -17,7 +17,10 @@ import (
 // maxLinks is the kernel's limit for one path.
 const maxLinks = 40
 
-// resolvePath finds a path inside the root mount and opens it with O_PATH.
+// ErrUnsafe means that a link of a user leads to what is not that user's: root would read or write there what that user may not.
+var ErrUnsafe = errors.New("a link that is not root's leads to files of another owner; it is not followed")
+
+// resolvePath finds a path inside the root mount and opens it with O_PATH. The kernel resolves a path without links, walkInRoot any other.
 func (r *Root) resolvePath(name string, dir bool) (*os.File, error) {
 	name, err := cleanPath(name)
 	if err != nil {
@@ -35,7 +38,7 @@ func (r *Root) resolvePath(name string, dir bool) (*os.File, error) {
 	if err = unix.ENOSYS; !r.walk {
 		fd, err = openInRoot(int(r.fd.Fd()), rel, flags)
 	}
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 		fd, err = walkInRoot(int(r.fd.Fd()), rel, flags)
 	}
 	if err != nil {
@@ -46,7 +49,7 @@ func (r *Root) resolvePath(name string, dir bool) (*os.File, error) {
 
 // openInRoot uses openat2, which returns EAGAIN when a rename happens at the same time.
 func openInRoot(root int, rel string, flags int) (fd int, err error) {
-	how := &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	how := &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
 	for range 32 {
 		fd, err = unix.Openat2(root, rel, how)
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
@@ -56,8 +59,9 @@ func openInRoot(root int, rel string, flags int) (fd int, err error) {
 	return fd, err
 }
 
-// walkInRoot does the same one element at a time. It keeps a descriptor for every parent directory, so that ".." never
-// leaves the root.
+// walkInRoot resolves a path one element at a time. It keeps a descriptor for every parent directory, so that ".." never
+// leaves the root. Like systemd-tmpfiles it refuses to go by a link from what is a user's to what is another's. Directories below one of
+// a user are entered whoever owns them, because no user can put such a directory there.
 func walkInRoot(root int, rel string, flags int) (int, error) {
 	const hold = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	top, err := unix.Openat(root, ".", hold|unix.O_DIRECTORY, 0)
@@ -70,41 +74,52 @@ func walkInRoot(root int, rel string, flags int) (int, error) {
 			_ = unix.Close(fd)
 		}
 	}()
+	closeTo := func(kept int) {
+		for _, fd := range above[kept:] {
+			_ = unix.Close(fd)
+		}
+		above = above[:kept]
+	}
+	at, err := ownerOf(top)
+	if err != nil {
+		return -1, err
+	}
 	rest, links := strings.Split(rel, "/"), 0
-	for len(rest) > 0 {
+	for isByLink := false; len(rest) > 0; {
 		part := rest[0]
 		rest = rest[1:]
+		target, isLink := "", false
 		switch part {
 		case "", ".":
-			continue
 		case "..":
-			if len(above) > 1 {
-				_ = unix.Close(above[len(above)-1])
-				above = above[:len(above)-1]
-			}
-			continue
-		}
-		fd, err := unix.Openat(above[len(above)-1], part, hold, 0)
-		if err != nil {
-			return -1, err
-		}
-		target, isLink, err := readLink(fd)
-		if err != nil || !isLink {
-			above = append(above, fd)
+			closeTo(max(1, len(above)-1))
+		default:
+			fd, err := unix.Openat(above[len(above)-1], part, hold, 0)
 			if err != nil {
 				return -1, err
 			}
+			above = append(above, fd)
+			if target, isLink, err = readLink(fd); err != nil {
+				return -1, err
+			}
+		}
+		next, err := ownerOf(above[len(above)-1])
+		if err != nil {
+			return -1, err
+		}
+		if (isByLink || isLink || part == "..") && at != 0 && at != next {
+			return -1, ErrUnsafe
+		}
+		at, isByLink = next, isLink
+		if !isLink {
 			continue
 		}
-		_ = unix.Close(fd)
+		closeTo(len(above) - 1)
 		if links++; links > maxLinks {
 			return -1, unix.ELOOP
 		}
 		if strings.HasPrefix(target, "/") {
-			for _, fd := range above[1:] {
-				_ = unix.Close(fd)
-			}
-			above = above[:1]
+			closeTo(1)
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
@@ -113,6 +128,12 @@ func walkInRoot(root int, rel string, flags int) (int, error) {
 		return unix.Openat(last, ".", flags, 0)
 	}
 	return unix.FcntlInt(uintptr(last), unix.F_DUPFD_CLOEXEC, 0)
+}
+
+func ownerOf(fd int) (uint32, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return st.Uid, err
 }
 
 // readLink reads the link that fd refers to, if it is one.

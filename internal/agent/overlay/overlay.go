@@ -104,16 +104,21 @@ func planFile(root *host.Root, copied *host.Dir, name, at string, st fs.FileInfo
 	return c, nil
 }
 
+// asBefore is why nothing is left to do about a file.
+const asBefore = "it is as it was before"
+
 // planRemoval is the change for a file that is no longer in the package.
 func planRemoval(root *host.Root, f record.File) (Change, error) {
 	c := Change{Path: f.Path, old: &f, want: f.Origin}
 	var err error
-	if c.now, err = ReadContent(root, f.Path); err != nil {
-		return c, err
-	}
+	c.now, err = ReadContent(root, f.Path)
 	switch {
+	case errors.Is(err, host.ErrUnsafe):
+		c.Verb, c.Why = "leave", err.Error()
+	case err != nil:
+		return c, err
 	case hasSameContent(c.now, f.Origin):
-		c.Verb, c.Why = "leave", "it is as it was before"
+		c.Verb, c.Why = "leave", asBefore
 	case c.now == nil:
 		c.Verb, c.Why = "leave", "somebody else removed it"
 	case !hasSameContent(c.now, &f.Wrote) && !hasSameContent(c.now, f.Before):
@@ -146,10 +151,12 @@ func hasSameContent(a, b *record.Content) bool {
 // ReadContent reads a path of the host; nil when nothing is there.
 func ReadContent(root *host.Root, at string) (*record.Content, error) {
 	dir, leaf, err := root.Parent(at)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	}
-	if err != nil {
+	case errors.Is(err, host.ErrUnsafe):
+		return nil, fault.New(pack.HostProblem, "%w", err)
+	case err != nil:
 		return nil, err
 	}
 	defer dir.Close()
@@ -333,7 +340,9 @@ func (o *Overlay) backUpFile(backup *host.Dir, c Change) error {
 // applyChange applies one change.
 func (o *Overlay) applyChange(backup, copied *host.Dir, c Change) error {
 	if c.Verb == "leave" {
-		o.warnLeft(c)
+		if c.Why != asBefore {
+			o.Log.Warn("a file the overlay put on the host is left as it is", "path", c.Path, "why", c.Why)
+		}
 		return nil
 	}
 	dir, leaf, err := o.Host.Parent(c.Path)
@@ -360,13 +369,6 @@ func (o *Overlay) applyChange(backup, copied *host.Dir, c Change) error {
 	}
 	defer f.Close()
 	return dir.WriteOwned(leaf, f, c.want.Mode, c.want.UID, c.want.GID)
-}
-
-func (o *Overlay) warnLeft(c Change) {
-	if hasSameContent(c.now, c.old.Origin) {
-		return
-	}
-	o.Log.Warn("a file the overlay put on the host is left as it is", "path", c.Path, "why", c.Why)
 }
 
 // forgetRemoved removes records of removed files, their directories, and backups that are not needed.

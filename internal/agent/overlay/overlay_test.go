@@ -5,6 +5,7 @@ package overlay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -81,5 +82,36 @@ func TestTooManyFilesChangeNothing(t *testing.T) {
 	}
 	if len(h.Record.Overlay.Files) != 0 {
 		t.Errorf("%d files are recorded", len(h.Record.Overlay.Files))
+	}
+}
+
+// TestLinksOfUsersAreNotFollowed delivers to a directory of a user who has replaced it by a link to one of root's, and takes away what was
+// delivered before the link was there.
+func TestLinksOfUsersAreNotFollowed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("changes owners: needs root")
+	}
+	const user = 1234
+	h := newOverlayHost(t)
+	h.deliver("home/u/.ssh/authorized_keys")
+	h.check(os.MkdirAll(filepath.Join(h.dir, "home/u"), 0o755))
+	h.check(os.Chown(filepath.Join(h.dir, "home/u"), user, user))
+	h.check(os.MkdirAll(filepath.Join(h.dir, "root/.ssh"), 0o700))
+	link := filepath.Join(h.dir, "home/u/.ssh")
+	h.check(h.Converge(h.copied))
+	h.check(h.Converge(h.copied)) // into the directory that it made there
+	h.check(os.Rename(link, link+".old"))
+	h.check(os.Symlink("/root/.ssh", link))
+	h.check(os.Lchown(link, user, user))
+
+	err := h.Converge(h.copied)
+	if list, _ := os.ReadDir(filepath.Join(h.dir, "root/.ssh")); !errors.Is(err, host.ErrUnsafe) || fault.Classify(err).Class != pack.HostProblem || len(list) > 0 {
+		t.Errorf("%v, and root has %v", err, list)
+	}
+	h.write("root/.ssh/authorized_keys", "ours") // as the overlay would write it
+	h.check(os.Chmod(filepath.Join(h.dir, "root/.ssh/authorized_keys"), 0o644))
+	h.check(h.Converge(nil))
+	if _, err := os.Stat(filepath.Join(h.dir, "root/.ssh/authorized_keys")); err != nil || len(h.Record.Overlay.Files) != 0 {
+		t.Errorf("%v, and %d files are recorded", err, len(h.Record.Overlay.Files))
 	}
 }
