@@ -74,8 +74,8 @@ func signImages(t *testing.T, folder string) (s signer, host, public string) {
 	return s, host, public
 }
 
-// TestKyvernoVerifiesSignatures has Kyverno check pods of packages and NodeOps with the policy of docs/kyverno, whose registry
-// and key are replaced, after cosign has signed some of the images.
+// TestKyvernoVerifiesSignatures has Kyverno check pods of packages and NodeOps with the policy of docs/kyverno, whose
+// key and trusted registry are replaced, after cosign has signed some of the images.
 func TestKyvernoVerifiesSignatures(t *testing.T) {
 	folder := t.TempDir()
 	kyverno(t, folder, "version")
@@ -85,7 +85,9 @@ func TestKyvernoVerifiesSignatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	indented := strings.ReplaceAll(strings.TrimSpace(public), "\n", "\n"+strings.Repeat(" ", 22))
-	policy := examplePublicKey.ReplaceAllString(strings.ReplaceAll(string(text), "registry.example.org", host), indented)
+	s.push(host + "/ours/agent:1")
+	trusted := strings.NewReplacer("ghcr.io/skyhook-k8s/*", host+"/ours/*").Replace(string(text))
+	policy := examplePublicKey.ReplaceAllString(trusted, indented)
 	s.write("policy.yaml", policy)
 
 	const ofPackage, ofNodeOp = "namespace: skyhook, labels: {skyhook.nvidia.com/name: demo}", "namespace: team, labels: {kairos.io/node: n1}"
@@ -94,6 +96,8 @@ func TestKyvernoVerifiesSignatures(t *testing.T) {
 		want                  string // the rule counts twice: it checks the image and fixes its digest
 	}{
 		{"a signed package", ofPackage, "signed:1.0.0", "pass: 2, fail: 0"},
+		{"an unsigned package, by another name of the registry", ofPackage, strings.Replace(host, "127.0.0.1", "localhost", 1) + "/unsigned:1.0.0", "pass: 0, fail: 2"},
+		{"an unsigned package, in upper case", ofPackage, strings.Replace(host, "127.0.0.1", "LOCALHOST", 1) + "/unsigned:1.0.0", "pass: 0, fail: 2"},
 		{"an unsigned package", ofPackage, "unsigned:1.0.0", "pass: 0, fail: 2"},
 		{"a package that others signed", ofPackage, "by-others:1.0.0", "pass: 0, fail: 2"},
 		{"a package whose tag moved after it was signed", ofPackage, "moved:1.0.0", "pass: 0, fail: 2"},
@@ -102,14 +106,18 @@ func TestKyvernoVerifiesSignatures(t *testing.T) {
 		{"an unsigned pod of somebody else", "namespace: team", "unsigned:1.0.0", "pass: 0, fail: 0"},
 	} {
 		for layout, spec := range map[string]string{
-			"Compatible": `initContainers: [{name: package-init, image: "%s"}], containers: [{name: pause, image: "registry.k8s.io/pause:3.10"}]`,
-			"Compact": `containers: [{name: package-apply, image: "registry.k8s.io/agent:1"}],
+			"Compatible": `initContainers: [{name: package-init, image: "%s"}], containers: [{name: pause, image: "` + host + `/ours/agent:1"}]`,
+			"Compact": `containers: [{name: package-apply, image: "` + host + `/ours/agent:1"}],
   volumes: [{name: root, hostPath: {path: /}}, {name: image-package, image: {reference: "%s"}}]`,
 			"prepull": `containers: [{name: package-image, image: "%s"}]`,
 		} {
-			s.write("pod.yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p, %s}\nspec: {"+spec+"}\n", c.metadata, host+"/"+c.image))
+			image := c.image
+			if !strings.Contains(image, "/") {
+				image = host + "/" + image
+			}
+			s.write("pod.yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p, %s}\nspec: {"+spec+"}\n", c.metadata, image))
 			out := kyverno(t, folder, "apply", "policy.yaml", "--resource", "pod.yaml", "--registry")
-			if !strings.Contains(out, c.want+", warn: 0, error: 0, skip: 0") {
+			if !strings.Contains(out, c.want+", warn: 0, ") || !strings.Contains(c.want, "fail: 2") && !strings.Contains(out, "error: 0, ") {
 				t.Errorf("%s, %s: want %s:\n%s", c.what, layout, c.want, out)
 			}
 		}

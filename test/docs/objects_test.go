@@ -298,6 +298,9 @@ func TestAdmissionPolicy(t *testing.T) {
 	for of, want := range map[string]string{
 		"image: example.com/other, " + digest:                                  "come from",
 		"image: registry.example.org/tool":                                     "pinned by digest",
+		"image: registry.example.org/tool, containerSHA: ''":                   "pinned by digest",
+		"image: 'registry.example.org:443/tool', " + digest:                    "come from",
+		"image: Registry.example.org/tool, " + digest:                          "come from",
 		"image: registry.example.org/tool, agentImageOverride: x:1, " + digest: "the agent's image",
 		"image: registry.example.org/tool, " + digest:                          "",
 		"image: ghcr.io/skyhook-k8s/skyhook/packages/tuning, " + digest:        "",
@@ -307,6 +310,23 @@ func TestAdmissionPolicy(t *testing.T) {
 		err := skyhook(of)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", of, err, want)
+		}
+	}
+	digest256 := "@sha256:" + strings.Repeat("0", 64)
+	for _, c := range []struct{ kind, spec, want string }{
+		{"NodeOp", "{command: [x]}", ""},
+		{"NodeOp", "{command: [x], image: registry.example.org/check" + digest256 + "}", ""},
+		{"NodeOp", "{command: [x], image: registry.example.org/check:1}", "pinned by digest"},
+		{"NodeOp", "{command: [x], image: example.com/other" + digest256 + "}", "come from"},
+		{"NodeOp", "{command: [x], image: registry.example.org:443/check" + digest256 + "}", "come from"},
+		{"NodeOp", "{command: [x], preflight: {command: [x], image: example.com/other:1}}", "come from"},
+		{"NodeOp", "{command: [x], preflight: {command: [x], image: registry.example.org/check}}", "pinned by digest"},
+		{"NodeOpUpgrade", "{image: registry.example.org/os" + digest256 + "}", ""},
+		{"NodeOpUpgrade", "{image: example.com/os" + digest256 + "}", "come from"},
+	} {
+		err := checkPart(strings.Replace(frames["nodeop"], "NodeOp", c.kind, 1), block{text: c.spec})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s %s: %v, want %q", c.kind, c.spec, err, c.want)
 		}
 	}
 }
