@@ -18,7 +18,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -111,7 +111,7 @@ func TestDriftDiff(t *testing.T) {
 
 	n := w.GetNode("n1")
 	w.Must(w.Client.Status().Patch(context.Background(), n, client.RawPatch(types.MergePatchType, []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":`+newKubelet(t)+`}}}}`))))
-	container := skyhook.DriftContainer("tuning|1.0.0")
+	container := plan.DriftContainer("tuning|1.0.0")
 	w.Must(w.Client.Create(context.Background(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "demo-drift-n1", Namespace: w.Namespace},
 		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: container, Image: "registry.example/agent"}}},

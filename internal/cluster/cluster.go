@@ -29,6 +29,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // Cluster observes one cluster and applies plans to it. Its methods are for one goroutine at a time, except IsInFlight and
@@ -44,7 +45,7 @@ type Cluster struct {
 
 // Options say how to reach a cluster. Live is enough to observe; Client is needed to apply.
 type Options struct {
-	Config        skyhook.Config
+	Config        plan.Config
 	NodeOps       nodeop.Config
 	Live          client.Reader     // the API server itself
 	Objects       client.Reader     // objects of any kind, for proofs and health gates; nil where they cannot be read

@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/record"
 )
 
@@ -44,7 +45,7 @@ func (c *Cluster) Compile(o *Objects, now time.Time) *Compiled {
 
 // Skyhook is what was compiled of a Skyhook; nil when it is not among the objects.
 func (c *Compiled) Skyhook(s *v1alpha1.Skyhook) *skyhook.Compiled {
-	return c.Skyhooks[skyhook.Ref(s.Name)]
+	return c.Skyhooks[plan.Ref(s.Name)]
 }
 
 // NodeOp is what was compiled of a NodeOp; nil when it is not among the objects.
@@ -108,9 +109,9 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 	claims := map[string]string{}
 	for _, s := range o.Skyhooks {
 		by, missing := o.policyOfSkyhook(s)
-		compiled := c.kept.compile(&skyhook.Input{
-			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.gatesOf(by).Closed, Failed: o.gatesOf(by).Failed, Unready: o.gatesOf(by).Unready, Findings: o.Findings[skyhook.Ref(s.Name)], Nodes: o.Nodes, Pods: pods[s.Name],
-			Definitions: o.Definitions, Revisions: o.revisionsOf(s), Claims: claims, Config: o.Config, Now: c.snapshot.Now, Refused: o.refused.tasks[skyhook.Ref(s.Name)],
+		compiled := c.kept.compile(&plan.Input{
+			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.gatesOf(by).Closed, Failed: o.gatesOf(by).Failed, Unready: o.gatesOf(by).Unready, Findings: o.Findings[plan.Ref(s.Name)], Nodes: o.Nodes, Pods: pods[s.Name],
+			Definitions: o.Definitions, Revisions: o.revisionsOf(s), Claims: claims, Config: o.Config, Now: c.snapshot.Now, Refused: o.refused.tasks[plan.Ref(s.Name)],
 		})
 		for _, name := range skyhook.Claims(s) {
 			if _, taken := claims[name]; !taken {
@@ -119,7 +120,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 		}
 		c.checkConfigMapOwners(s, compiled)
 		if text := o.blockRefused(&compiled.Rollout, s.Generation, s.Status.Conditions); text != "" {
-			compiled.Problems = append(compiled.Problems, skyhook.Problem{Reason: rollout.ReasonRefused, Text: text, Refuses: true})
+			compiled.Problems = append(compiled.Problems, plan.Problem{Reason: rollout.ReasonRefused, Text: text, Refuses: true})
 		}
 		for _, p := range compiled.Problems {
 			c.problems = append(c.problems, Problem{Rollout: compiled.Rollout.Ref, Text: p.Text, Refuses: p.Refuses})
@@ -147,7 +148,7 @@ func (c *compiler) addLedger(l rollout.Ledger) {
 func (c *compiler) addUnnamedLedgers() {
 	for _, s := range c.objects.Skyhooks {
 		if s.Status.Admission != nil {
-			c.addLedger(policy.ReadLedger(skyhook.Ref(s.Name), s.Status.Admission))
+			c.addLedger(policy.ReadLedger(plan.Ref(s.Name), s.Status.Admission))
 		}
 	}
 	for _, p := range c.objects.Policies {
@@ -190,7 +191,7 @@ func (c *compiler) checkConfigMapOwners(s *v1alpha1.Skyhook, compiled *skyhook.C
 		title := found.Namespace + "/" + found.Name
 		why := rollout.Why{Reason: rollout.ReasonInvalidSpec, About: "ConfigMap " + title,
 			Text: fmt.Sprintf("ConfigMap %s is needed for a package and belongs to somebody else: delete it, or rename the package", title)}
-		compiled.Problems = append(compiled.Problems, skyhook.Problem{Reason: why.Reason, Text: why.Text, Field: "packages", Refuses: true})
+		compiled.Problems = append(compiled.Problems, plan.Problem{Reason: why.Reason, Text: why.Text, Field: "packages", Refuses: true})
 		if !compiled.Rollout.Deleting {
 			compiled.Rollout.Broken = &why
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // evictPod evicts the pod that was observed and no later one of its name. With Force it is deleted, which no disruption budget
@@ -62,7 +62,7 @@ func fullSeconds(d *metav1.Duration) *int64 {
 // gracePeriod is the grace period that replaces the pod's own, if any.
 func (w podWriter) gracePeriod(a rollout.Action) *int64 {
 	for _, s := range w.objects.Skyhooks {
-		if skyhook.Ref(s.Name) == a.Rollout && s.Spec.DrainConfig != nil {
+		if plan.Ref(s.Name) == a.Rollout && s.Spec.DrainConfig != nil {
 			return fullSeconds(s.Spec.DrainConfig.GracePeriod)
 		}
 	}

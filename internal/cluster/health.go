@@ -21,6 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // findUnprovenNodes returns the finished nodes of an open batch, by policy, where the policy has gates on DaemonSets.
@@ -65,7 +66,7 @@ func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
 	}
 	for _, s := range o.Skyhooks {
 		p, _ := o.policyOfSkyhook(s)
-		add(skyhook.Ref(s.Name), skyhook.Proofs(s, p), func(n *node.Node) bool { return skyhook.IsProving(s, n) })
+		add(plan.Ref(s.Name), plan.Proofs(s, p), func(n *node.Node) bool { return plan.IsProving(s, n) })
 	}
 	for _, op := range o.NodeOps {
 		p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
@@ -136,7 +137,7 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 		}
 	}
 	for _, s := range o.Skyhooks {
-		name, _ := skyhook.PolicyName(s, o.Config)
+		name, _ := plan.PolicyName(s, o.Config)
 		use(name, s)
 	}
 	for _, op := range o.NodeOps {
@@ -184,8 +185,8 @@ func (o *Objects) policyOf(owner rollout.Ref) string {
 		return owner.Name
 	}
 	for _, s := range o.Skyhooks {
-		if skyhook.Ref(s.Name) == owner {
-			name, _ := skyhook.PolicyName(s, o.Config)
+		if plan.Ref(s.Name) == owner {
+			name, _ := plan.PolicyName(s, o.Config)
 			return name
 		}
 	}

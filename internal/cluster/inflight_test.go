@@ -15,7 +15,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // blockingTransport blocks requests of one method to some paths until it is unblocked or their context ends.
@@ -206,7 +206,7 @@ func TestSlowDeletions(t *testing.T) {
 	if waiting := g.countWaiting(); len(pods) < 2 || waiting != len(pods) {
 		t.Errorf("%d deletions were sent for the pods %v", waiting, pods)
 	}
-	if !s.cluster.inFlight.await(skyhook.Ref("demo")) {
+	if !s.cluster.inFlight.await(plan.Ref("demo")) {
 		t.Error("nothing is known to be in flight for the Skyhook")
 	}
 	g.unblock()
@@ -400,7 +400,7 @@ func TestSlowLedger(t *testing.T) {
 
 // TestAwait: what is awaited requests a pass when it completes. Checks for drift are not awaited, unless they are not all that happens.
 func TestAwait(t *testing.T) {
-	demo := skyhook.Ref("demo")
+	demo := plan.Ref("demo")
 	for name, c := range map[string]struct {
 		actions []rollout.Action
 		want    bool
@@ -418,7 +418,7 @@ func TestAwait(t *testing.T) {
 			w.kind = workChecks
 		}
 		f.add([]*nodeWork{w})
-		if f.await(skyhook.Ref("other")) {
+		if f.await(plan.Ref("other")) {
 			t.Errorf("%s: another rollout awaits it", name)
 		}
 		if got := f.await(demo); got != c.want {

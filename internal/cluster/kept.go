@@ -9,6 +9,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // keptNodes are what the last pass compiled of Skyhooks. What has not changed since is taken over. They may be lost at any moment: then
@@ -19,8 +20,8 @@ type keptNodes struct {
 }
 
 // compile compiles a Skyhook, and takes over the nodes that have not changed since the pass before.
-func (k keptNodes) compile(in *skyhook.Input) *skyhook.Compiled {
-	compiled := skyhook.CompileAfter(k.skyhooks[skyhook.Ref(in.Skyhook.Name)], in)
+func (k keptNodes) compile(in *plan.Input) *skyhook.Compiled {
+	compiled := skyhook.CompileAfter(k.skyhooks[plan.Ref(in.Skyhook.Name)], in)
 	if k.onDifference != nil {
 		if text := compiled.Difference(skyhook.Compile(in)); text != "" {
 			k.onDifference(text)

@@ -23,7 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // errStatusInFlight means that the status of the ledger's object was being written when the objects were observed: nothing
@@ -200,7 +200,7 @@ func (p *pass) findLedger(l rollout.Ledger) (entry ledgerEntry, found bool) {
 		changed.Status.Admission = nodeop.AdmissionStatus(l)
 		return ledgerEntry{l.Owner, o, changed, o.Status.Admission, changed.Status.Admission}, true
 	}
-	if s := findOwner(p.writes.Skyhooks, p.objects.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return skyhook.Ref(s.Name) }); s != nil {
+	if s := findOwner(p.writes.Skyhooks, p.objects.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return plan.Ref(s.Name) }); s != nil {
 		changed := s.DeepCopy()
 		changed.Status.Admission = policy.ToAdmission(l)
 		return ledgerEntry{l.Owner, s, changed, s.Status.Admission, changed.Status.Admission}, true

@@ -17,7 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // TestErrorOfOneRollout: an action that cannot be carried out leaves out what its rollout does on the node, for a while, and
@@ -35,7 +35,7 @@ func TestErrorOfOneRollout(t *testing.T) {
 		return node.Parse(s.GetNode("n1"), nil).Skyhook(name).Record.Admitted
 	}
 	action := func(name string, verb rollout.Verb) rollout.Action {
-		return rollout.Action{Rollout: skyhook.Ref(name), Node: "n1", Verb: verb, Task: "unknown|1.0.0/apply"}
+		return rollout.Action{Rollout: plan.Ref(name), Node: "n1", Verb: verb, Task: "unknown|1.0.0/apply"}
 	}
 	err := apply(action("demo", rollout.VerbAdmit), action("demo", rollout.VerbRecord), action("other", rollout.VerbAdmit))
 	if err == nil || !strings.Contains(err.Error(), "record Skyhook/demo: task unknown|1.0.0/apply is not owed") {
@@ -127,21 +127,21 @@ func TestWorkThatChangesNothing(t *testing.T) {
 		s.cluster.WaitForInFlight()
 		return requests
 	}
-	nothing := rollout.Action{Rollout: skyhook.Ref("demo"), Node: "n1", Verb: rollout.VerbSweep, Object: "gone"}
+	nothing := rollout.Action{Rollout: plan.Ref("demo"), Node: "n1", Verb: rollout.VerbSweep, Object: "gone"}
 	if n := send(nothing, func() {}); n != 0 {
 		t.Errorf("it requests %d passes", n)
 	}
 	if n := send(nothing, func() { s.cluster.inFlight.view() }); n != 1 {
 		t.Errorf("after a pass left the node alone it requests %d passes", n)
 	}
-	if n := send(nothing, func() { s.cluster.AwaitInFlight(o.Objects, skyhook.Ref("other")) }); n != 0 {
+	if n := send(nothing, func() { s.cluster.AwaitInFlight(o.Objects, plan.Ref("other")) }); n != 0 {
 		t.Errorf("though another rollout is awaited it requests %d passes", n)
 	}
-	admission := rollout.Action{Rollout: skyhook.Ref("demo"), Node: "n1", Verb: rollout.VerbAdmit}
+	admission := rollout.Action{Rollout: plan.Ref("demo"), Node: "n1", Verb: rollout.VerbAdmit}
 	if n := send(admission, func() {}); n != 1 {
 		t.Errorf("a change requests %d passes", n)
 	}
-	failure := rollout.Action{Rollout: skyhook.Ref("demo"), Node: "n1", Verb: rollout.VerbRecord, Task: "unknown|1.0.0/apply"}
+	failure := rollout.Action{Rollout: plan.Ref("demo"), Node: "n1", Verb: rollout.VerbRecord, Task: "unknown|1.0.0/apply"}
 	if n := send(failure, func() { _, _ = s.cluster.inFlight.takeOutcome() }); n != 1 {
 		t.Errorf("an error after its outcome was taken requests %d passes", n)
 	}

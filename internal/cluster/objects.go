@@ -24,6 +24,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // Lists are the objects that were listed, in a total order.
@@ -44,11 +45,11 @@ type Lists struct {
 
 // Objects is what was observed at one moment. Nothing in it may be changed.
 type Objects struct {
-	Config skyhook.Config
+	Config plan.Config
 	Self   string
 	Lists
 
-	Definitions map[string]*skyhook.Definition
+	Definitions map[string]*plan.Definition
 	Workloads   map[string][]*corev1.Pod      // by node, of the nodes that are held; missing: not listed yet
 	Refusals    map[types.UID]drain.Refusal   // evictions that were refused, by pod
 	Gates       map[string]gates.Result       // what health gates found, by policy
@@ -115,7 +116,7 @@ func (o *Objects) hasInFlight(ref rollout.Ref) bool {
 // generationOf is the generation of a rollout's object.
 func (o *Objects) generationOf(name rollout.Ref) int64 {
 	for _, s := range o.Skyhooks {
-		if skyhook.Ref(s.Name) == name {
+		if plan.Ref(s.Name) == name {
 			return s.Generation
 		}
 	}
@@ -143,7 +144,7 @@ func (o *Lists) indexNodes(before []*node.Node, places map[string]int) {
 
 // policyOfSkyhook finds the policy that a Skyhook names.
 func (o *Objects) policyOfSkyhook(s *v1alpha1.Skyhook) (by *v1alpha1.DeploymentPolicy, missing bool) {
-	name, _ := skyhook.PolicyName(s, o.Config)
+	name, _ := plan.PolicyName(s, o.Config)
 	return o.policyNamed(name)
 }
 
@@ -161,7 +162,7 @@ func (o *Objects) policyNamed(name string) (by *v1alpha1.DeploymentPolicy, missi
 // isOwnedBy reports whether a ConfigMap is a Skyhook's, or was an earlier one's of the same name.
 func isOwnedBy(m *corev1.ConfigMap, s *v1alpha1.Skyhook) bool {
 	owner := metav1.GetControllerOf(m)
-	return owner != nil && owner.Kind == skyhook.Kind && owner.Name == s.Name
+	return owner != nil && owner.Kind == plan.Kind && owner.Name == s.Name
 }
 
 // configMap finds one of ours by name.
@@ -261,7 +262,7 @@ func (o *Objects) IsOurs(p *corev1.Pod) bool {
 	}
 	isOperator := o.Config.OwnAccount != "" && p.Spec.ServiceAccountName == o.Config.OwnAccount
 	owner := metav1.GetControllerOf(p)
-	isOfSkyhook := owner != nil && owner.Kind == skyhook.Kind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/")
+	isOfSkyhook := owner != nil && owner.Kind == plan.Kind && strings.HasPrefix(owner.APIVersion, v1alpha1.Group+"/")
 	return isOperator || isOfSkyhook
 }
 
@@ -283,7 +284,7 @@ func (o *Objects) isOfNodeOp(p *corev1.Pod) bool {
 // compileDeleted compiles a Skyhook that is gone and left a hold on a node behind. No other node matters for its release.
 func (o *Objects) compileDeleted(ref rollout.Ref, n *node.Node) *skyhook.Compiled {
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, DeletionTimestamp: &metav1.Time{}}}
-	return skyhook.Compile(&skyhook.Input{Skyhook: s, Nodes: []*node.Node{n}, Definitions: o.Definitions, Config: o.Config})
+	return skyhook.Compile(&plan.Input{Skyhook: s, Nodes: []*node.Node{n}, Definitions: o.Definitions, Config: o.Config})
 }
 
 // holds lists the holds on a node. When no NodeOp has the UID of a hold, its owner is named with that UID.

@@ -19,7 +19,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // observer lists what a decision needs. It remembers what it parsed, and what it saw before.
@@ -241,18 +241,18 @@ func workloadUIDs(workloads map[string][]*corev1.Pod) map[types.UID]bool {
 // definition is a frozen definition and the version of the ConfigMap it was read from.
 type definition struct {
 	version string
-	parsed  *skyhook.Definition // nil when the ConfigMap is none
+	parsed  *plan.Definition // nil when the ConfigMap is none
 }
 
 // parseDefinitions parses the frozen definitions, each once.
-func (v *observer) parseDefinitions(maps []*corev1.ConfigMap) map[string]*skyhook.Definition {
+func (v *observer) parseDefinitions(maps []*corev1.ConfigMap) map[string]*plan.Definition {
 	known := make(map[types.UID]definition, len(maps))
-	out := map[string]*skyhook.Definition{}
+	out := map[string]*plan.Definition{}
 	for _, m := range maps {
 		d, ok := v.definitions[m.UID]
 		if !ok || d.version != m.ResourceVersion {
 			d = definition{version: m.ResourceVersion}
-			if parsed, is := skyhook.ParseDefinition(m); is {
+			if parsed, is := plan.ParseDefinition(m); is {
 				d.parsed = parsed
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // orphanConfirmation is the time between two answers of the API server that an owner of holds does not exist.
@@ -71,7 +71,7 @@ func (v *observer) findOrphans(ctx context.Context, o *Objects, now time.Time) e
 func (o *Objects) findUnlistedOwners() map[rollout.Ref]bool {
 	exists := make(map[rollout.Ref]bool, len(o.Skyhooks)+len(o.NodeOps))
 	for _, s := range o.Skyhooks {
-		exists[skyhook.Ref(s.Name)] = true
+		exists[plan.Ref(s.Name)] = true
 	}
 	for _, op := range o.NodeOps {
 		exists[nodeop.Ref(op)] = true
@@ -104,8 +104,8 @@ func (v *observer) listOwners(ctx context.Context, wanted []rollout.Ref) (owners
 	isWanted := func(kind string) bool {
 		return slices.ContainsFunc(wanted, func(owner rollout.Ref) bool { return owner.Kind == kind })
 	}
-	if isWanted(skyhook.Kind) {
-		err := eachItem(ctx, v.options.Live, &v1alpha1.SkyhookList{}, pageSize, func(s *v1alpha1.Skyhook) { out[skyhook.Ref(s.Name)] = s.UID })
+	if isWanted(plan.Kind) {
+		err := eachItem(ctx, v.options.Live, &v1alpha1.SkyhookList{}, pageSize, func(s *v1alpha1.Skyhook) { out[plan.Ref(s.Name)] = s.UID })
 		if err != nil {
 			return nil, fmt.Errorf("looking for Skyhooks that hold nodes: %w", err)
 		}

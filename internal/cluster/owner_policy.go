@@ -14,19 +14,19 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // PolicyUsers are the objects that go by each policy, by its name, in the order in which they were compiled.
-func (o *Objects) PolicyUsers(plan rollout.Plan) map[string][]policy.User {
-	verdicts := make(map[rollout.Ref][]rollout.Verdict, len(plan.Reports))
-	for _, r := range plan.Reports {
+func (o *Objects) PolicyUsers(decided rollout.Plan) map[string][]policy.User {
+	verdicts := make(map[rollout.Ref][]rollout.Verdict, len(decided.Reports))
+	for _, r := range decided.Reports {
 		verdicts[r.Rollout] = r.Verdicts
 	}
 	out := map[string][]policy.User{}
 	for _, s := range o.Skyhooks {
-		if name, _ := skyhook.PolicyName(s, o.Config); name != "" {
-			user := skyhook.Ref(s.Name)
+		if name, _ := plan.PolicyName(s, o.Config); name != "" {
+			user := plan.Ref(s.Name)
 			out[name] = append(out[name], policy.User{Ref: user, Verdicts: verdicts[user]})
 		}
 	}

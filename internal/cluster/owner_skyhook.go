@@ -21,6 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // skyhookOwners maintains the Skyhooks themselves: their finalizers, and the ConfigMaps that they own.
@@ -30,7 +31,7 @@ type skyhookOwners struct{ *pass }
 // something of it, and its ConfigMaps exist. Nothing is done in this pass for one that cannot be made ready.
 func (w skyhookOwners) prepareAll(ctx context.Context) {
 	for _, s := range w.objects.Skyhooks {
-		name := skyhook.Ref(s.Name)
+		name := plan.Ref(s.Name)
 		by := w.compiled.Skyhooks[name]
 		if by == nil || by.Removed {
 			continue
@@ -165,7 +166,7 @@ func isUpToDate(found, want *corev1.ConfigMap) bool {
 // cleanUpAll removes what is not needed any more: ConfigMaps, and our finalizer from Skyhooks of which nothing is left.
 func (w skyhookOwners) cleanUpAll(ctx context.Context) {
 	for _, s := range w.objects.Skyhooks {
-		name := skyhook.Ref(s.Name)
+		name := plan.Ref(s.Name)
 		by := w.compiled.Skyhooks[name]
 		if by == nil || w.notReady[name] || w.objects.hasInFlight(name) { // what is in flight may need what seems superfluous
 			continue

@@ -24,14 +24,14 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 var startTime = time.Date(2026, 1, 1, 6, 0, 0, 0, time.UTC)
 
 // newLargeCluster is what is observed of a cluster in which every Skyhook is complete on all nodes but the first pending.
 func newLargeCluster(nodes, skyhooks, packages, pending int) *Objects {
-	o := &Objects{Definitions: map[string]*skyhook.Definition{}, Config: skyhook.Config{
+	o := &Objects{Definitions: map[string]*plan.Definition{}, Config: plan.Config{
 		Namespace: "skyhook", AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
 		RuntimeTaint: corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
 	}}

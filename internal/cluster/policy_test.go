@@ -26,7 +26,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // policyYAML is a policy that allows one node at a time; more is added to its spec.
@@ -47,10 +47,10 @@ func withPolicy(hook string) string {
 // verdict is the engine's verdict on a node, after the name of its reason.
 func (s *scenario) verdict(hook, node string) string {
 	s.Helper()
-	_, plan := s.decide(s.cluster)
-	for _, r := range plan.Reports {
+	_, decided := s.decide(s.cluster)
+	for _, r := range decided.Reports {
 		for _, v := range r.Verdicts {
-			if r.Rollout == skyhook.Ref(hook) && v.Node == node {
+			if r.Rollout == plan.Ref(hook) && v.Node == node {
 				return string(v.Why.Reason) + ": " + v.Why.Text
 			}
 		}

@@ -19,12 +19,13 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // revisions are the ControllerRevisions of all Skyhooks, without their content, by the UID of the Skyhook, the newest first. They are
 // listed once: nobody but the leader writes them.
 type revisions struct {
-	of       map[types.UID][]skyhook.Revision
+	of       map[types.UID][]plan.Revision
 	isLoaded bool
 }
 
@@ -33,12 +34,12 @@ func (r *revisions) load(ctx context.Context, options *Options) error {
 	if r.isLoaded || options.Client == nil { // a reader shows what the status says
 		return nil
 	}
-	of := map[types.UID][]skyhook.Revision{}
+	of := map[types.UID][]plan.Revision{}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ControllerRevisionList"))
 	err := eachItem(ctx, options.Live, list, pageSize, func(m *metav1.PartialObjectMetadata) {
 		owner := metav1.GetControllerOf(m)
-		found, isRevision := skyhook.ReadRevision(&m.ObjectMeta)
+		found, isRevision := plan.ReadRevision(&m.ObjectMeta)
 		if owner != nil && isRevision {
 			of[owner.UID] = append(of[owner.UID], found)
 		}
@@ -53,22 +54,22 @@ func (r *revisions) load(ctx context.Context, options *Options) error {
 	return nil
 }
 
-func sortRevisions(all []skyhook.Revision) {
-	slices.SortFunc(all, func(a, b skyhook.Revision) int {
+func sortRevisions(all []plan.Revision) {
+	slices.SortFunc(all, func(a, b plan.Revision) int {
 		return cmp.Or(cmp.Compare(b.Number, a.Number), cmp.Compare(a.Name, b.Name))
 	})
 }
 
 // list returns the revisions of a Skyhook; nil while they are not known.
-func (r *revisions) list(s *v1alpha1.Skyhook) []skyhook.Revision {
+func (r *revisions) list(s *v1alpha1.Skyhook) []plan.Revision {
 	if !r.isLoaded {
 		return nil
 	}
-	return append([]skyhook.Revision{}, r.of[s.UID]...)
+	return append([]plan.Revision{}, r.of[s.UID]...)
 }
 
 // revisionsOf returns the revisions of a Skyhook; nil while they are not known.
-func (o *Objects) revisionsOf(s *v1alpha1.Skyhook) []skyhook.Revision {
+func (o *Objects) revisionsOf(s *v1alpha1.Skyhook) []plan.Revision {
 	if o.revisions == nil {
 		return nil
 	}
@@ -76,13 +77,13 @@ func (o *Objects) revisionsOf(s *v1alpha1.Skyhook) []skyhook.Revision {
 }
 
 // put makes a revision the newest one of a Skyhook.
-func (r *revisions) put(s *v1alpha1.Skyhook, newest skyhook.Revision) {
+func (r *revisions) put(s *v1alpha1.Skyhook, newest plan.Revision) {
 	r.remove(s, newest.Name)
-	r.of[s.UID] = append([]skyhook.Revision{newest}, r.of[s.UID]...)
+	r.of[s.UID] = append([]plan.Revision{newest}, r.of[s.UID]...)
 }
 
 func (r *revisions) remove(s *v1alpha1.Skyhook, name string) {
-	r.of[s.UID] = slices.DeleteFunc(r.of[s.UID], func(one skyhook.Revision) bool { return one.Name == name })
+	r.of[s.UID] = slices.DeleteFunc(r.of[s.UID], func(one plan.Revision) bool { return one.Name == name })
 }
 
 // recordRevisions records the packages of each Skyhook that began to roll out as its newest revision, and deletes those beyond the
@@ -94,7 +95,7 @@ func (w skyhookOwners) recordRevisions(ctx context.Context) {
 	exists := map[types.UID]bool{}
 	for _, s := range w.objects.Skyhooks {
 		exists[s.UID] = true
-		name := skyhook.Ref(s.Name)
+		name := plan.Ref(s.Name)
 		by := w.compiled.Skyhooks[name]
 		if by == nil || by.Removed || w.notReady[name] {
 			continue
@@ -112,7 +113,7 @@ func (w skyhookOwners) recordRevisions(ctx context.Context) {
 			w.inFlight.recordError(name, err)
 		}
 	}
-	maps.DeleteFunc(w.revisions.of, func(uid types.UID, _ []skyhook.Revision) bool { return !exists[uid] })
+	maps.DeleteFunc(w.revisions.of, func(uid types.UID, _ []plan.Revision) bool { return !exists[uid] })
 }
 
 // recordRevision makes the packages of the spec the newest revision.
@@ -129,7 +130,7 @@ func (w skyhookOwners) recordRevision(ctx context.Context, s *v1alpha1.Skyhook, 
 	if err != nil {
 		return err
 	}
-	isKnown := slices.ContainsFunc(all, func(r skyhook.Revision) bool { return r.Key == key })
+	isKnown := slices.ContainsFunc(all, func(r plan.Revision) bool { return r.Key == key })
 	if isKnown {
 		err = w.renumberRevision(ctx, revision)
 		isKnown = !apierrors.IsNotFound(err) // somebody deleted it
@@ -140,9 +141,9 @@ func (w skyhookOwners) recordRevision(ctx context.Context, s *v1alpha1.Skyhook, 
 	if err != nil {
 		return err
 	}
-	newest, _ := skyhook.ReadRevision(&revision.ObjectMeta)
+	newest, _ := plan.ReadRevision(&revision.ObjectMeta)
 	if isKnown {
-		newest.Pins = all[slices.IndexFunc(all, func(r skyhook.Revision) bool { return r.Key == key })].Pins
+		newest.Pins = all[slices.IndexFunc(all, func(r plan.Revision) bool { return r.Key == key })].Pins
 	}
 	w.revisions.put(s, newest)
 	w.inFlight.retry(w.now.Add(time.Second)) // the status shows it

@@ -19,7 +19,8 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/render"
 )
 
 // versioned is a Skyhook with one package of a version, changed for a reason.
@@ -50,7 +51,7 @@ func (s *scenario) listRevisions() map[int64]string {
 	list, out := &appsv1.ControllerRevisionList{}, map[int64]string{}
 	s.Must(s.Client.List(context.Background(), list, client.InNamespace(s.Namespace)))
 	for i := range list.Items {
-		packages, err := skyhook.PackagesOf(&list.Items[i])
+		packages, err := render.PackagesOf(&list.Items[i])
 		s.Must(err)
 		out[list.Items[i].Revision] = string(packages["tuning"].Version)
 	}
@@ -135,7 +136,7 @@ func TestUnknownRevisions(t *testing.T) {
 		s.Must(err)
 		compiled := s.cluster.Compile(o, s.now)
 		out, _ := s.cluster.Apply(context.Background(), compiled, engine.Decide(compiled.Snapshot)) // errors are in the outcome, too
-		if got := out.Errors[skyhook.Ref("demo")]; !strings.Contains(got, "its ControllerRevisions could not be listed") || !strings.Contains(fmt.Sprint(o.Err), "no answer") {
+		if got := out.Errors[plan.Ref("demo")]; !strings.Contains(got, "its ControllerRevisions could not be listed") || !strings.Contains(fmt.Sprint(o.Err), "no answer") {
 			t.Errorf("the errors are %q and %v", got, o.Err)
 		}
 		s.now = s.now.Add(time.Second)
@@ -162,9 +163,9 @@ func TestForeignRevision(t *testing.T) {
 	s.cluster = s.newCluster(s.requests)
 	said := ""
 	for range 5 {
-		o, plan := s.decide(s.cluster)
-		out, _ := s.cluster.Apply(context.Background(), o, plan) // errors are in the outcome, too
-		said += out.Errors[skyhook.Ref("demo")]
+		o, decided := s.decide(s.cluster)
+		out, _ := s.cluster.Apply(context.Background(), o, decided) // errors are in the outcome, too
+		said += out.Errors[plan.Ref("demo")]
 		s.now = s.now.Add(time.Second)
 	}
 	if !strings.Contains(said, name) || !strings.Contains(said, "belongs to somebody else") {

@@ -25,7 +25,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
@@ -77,7 +77,7 @@ func (s *scenario) newCluster(r *recorder) *Cluster {
 	return New(Options{
 		Live: c, Objects: c, Client: c, Clock: func() time.Time { return s.now },
 		NodeOps: nodeop.Config{AgentImage: "registry.example/agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook"},
-		Config: skyhook.Config{
+		Config: plan.Config{
 			Namespace: s.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",
 			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
 			PrometheusEndpoints: []string{gates.AnyEndpoint},

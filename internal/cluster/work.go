@@ -13,6 +13,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // One pass is bounded, so that what happens meanwhile is soon observed. Nodes that exceed a bound wait for the next pass.
@@ -337,7 +338,7 @@ func isDueNow(a rollout.Action) bool { return !a.CanWait }
 
 // isOfInterrupt reports whether an action is about an interrupt: that it ended is recorded at once.
 func isOfInterrupt(a rollout.Action) bool {
-	stage := skyhook.StageOf(a.Task)
+	stage := report.StageOf(a.Task)
 	return stage == v1alpha1.StageInterrupt || stage == v1alpha1.StageUninstallInterrupt
 }
 

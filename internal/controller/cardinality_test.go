@@ -28,6 +28,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // compileSkyhooks compiles Skyhooks of five packages each on a number of nodes.
@@ -48,7 +49,7 @@ func compileSkyhooks(hooks, nodes int) (all []*skyhook.Compiled, s rollout.Snaps
 		}
 		hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("hook%d", h), UID: types.UID(fmt.Sprint("h", h))}}
 		hook.Spec.Packages, hook.Spec.Drift = packages, &v1alpha1.Drift{}
-		c := skyhook.Compile(&skyhook.Input{Skyhook: hook, Nodes: list, Now: s.Now, Config: skyhook.Config{Namespace: "skyhook"}})
+		c := skyhook.Compile(&plan.Input{Skyhook: hook, Nodes: list, Now: s.Now, Config: plan.Config{Namespace: "skyhook"}})
 		s.Rollouts, s.Groups, s.Ledgers = append(s.Rollouts, c.Rollout), append(s.Groups, c.Groups...), append(s.Ledgers, c.Ledger)
 		all = append(all, c)
 	}

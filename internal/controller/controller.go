@@ -37,7 +37,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // eventComponent is the source component of events.
@@ -60,7 +60,7 @@ const admitInterval = 500 * time.Millisecond
 
 // Options configure the operator.
 type Options struct {
-	Skyhook        skyhook.Config
+	Skyhook        plan.Config
 	NodeOps        nodeop.Config
 	Node           string // this process runs on; empty when unknown
 	LeaderElection bool

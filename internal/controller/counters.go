@@ -14,6 +14,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // counters count what was done. No label holds the name of a node, a pod or a package, so that the number of series does not
@@ -121,7 +122,7 @@ func admittedTarget(s rollout.Snapshot, a rollout.Action) *rollout.Target {
 }
 
 func (t counters) countRecord(c *skyhook.Compiled, target *rollout.Target, a rollout.Action, now time.Time) {
-	if stage, isOver := skyhook.StageOf(a.Task), a.State == rollout.StateDone && a.Object != "" && !a.Why.Since.IsZero(); isOver && stage != "" {
+	if stage, isOver := report.StageOf(a.Task), a.State == rollout.StateDone && a.Object != "" && !a.Why.Since.IsZero(); isOver && stage != "" {
 		t.stageDuration.WithLabelValues(string(stage)).Observe(a.Took.Seconds()) // its pod has gone on already
 		return
 	}

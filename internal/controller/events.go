@@ -19,7 +19,8 @@ import (
 	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // recordActions emits the events of actions that were carried out, compiled from the objects they were decided for.
@@ -85,7 +86,7 @@ func (p *passReport) recordUntainted() {
 	}
 }
 
-func (r *reporter) recordSkyhookEvents(o *cluster.Objects, s *v1alpha1.Skyhook, events []skyhook.Event) {
+func (r *reporter) recordSkyhookEvents(o *cluster.Objects, s *v1alpha1.Skyhook, events []report.Event) {
 	for _, e := range events {
 		if n := o.Node(e.Node); n != nil {
 			r.events.Event(nodeRef(n), e.Type, e.Reason, e.Message)
@@ -111,7 +112,7 @@ func nodeRef(n *node.Node) runtime.Object {
 
 func skyhookRef(s *v1alpha1.Skyhook) runtime.Object {
 	return &corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: skyhook.Kind, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion,
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: plan.Kind, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion,
 	}
 }
 

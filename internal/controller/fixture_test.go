@@ -24,7 +24,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
@@ -51,7 +51,7 @@ func newFixture(t *testing.T, nodes int) *fixture {
 	w := testenv.New(t, plane, nodes)
 	return &fixture{Env: w, kubelet: w.StartKubelet(), stop: func() {}, config: plane.Config, options: Options{
 		MetricsAddress: "0", ProbeAddress: "0", Log: verboseLog(), WaitForOthers: true,
-		Skyhook: skyhook.Config{
+		Skyhook: plan.Config{
 			Namespace: w.Namespace, AgentImage: "registry.example/agent:v1", PauseImage: "registry.example/pause:3",
 			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook",
 			RuntimeTaint: corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},

@@ -12,7 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/render"
 )
 
 // countTags makes every pull of the package by its tag find another image.
@@ -33,9 +34,9 @@ func (s *fixture) revisionPins() map[string]string {
 	list, out := &appsv1.ControllerRevisionList{}, map[string]string{}
 	s.Must(s.Client.List(context.Background(), list, client.InNamespace(s.Namespace)))
 	for i := range list.Items {
-		packages, err := skyhook.PackagesOf(&list.Items[i])
+		packages, err := render.PackagesOf(&list.Items[i])
 		s.Must(err)
-		for _, p := range skyhook.PinsOf(&list.Items[i].ObjectMeta) {
+		for _, p := range plan.PinsOf(&list.Items[i].ObjectMeta) {
 			out[string(packages["tuning"].Version)] += fmt.Sprintf("%s %s", p.Version, p.Digest[len(p.Digest)-2:])
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // metricsCollector exports the operator's metrics. Its gauges are those of the last pass only, so a series ends with the
@@ -43,7 +44,7 @@ type skyhookSample struct {
 	skyhook         *v1alpha1.Skyhook
 	policy          string // its DeploymentPolicy; empty for none
 	status          v1alpha1.SkyhookStatus
-	packages        []skyhook.Tally
+	packages        []report.Tally
 	drifted         map[string]int         // nodes on which a package drifted, by its name
 	waiting         map[rollout.Reason]int // nodes that wait
 	oldestAdmission time.Time              // zero for none

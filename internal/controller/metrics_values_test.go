@@ -23,6 +23,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // nonZeroSeries are the series of a registry that are not zero, each with its value; of a histogram its sum and count.
@@ -66,7 +68,7 @@ func stoppedSample(now time.Time) skyhookSample {
 				v1alpha1.DefaultCompartment: {Ceiling: 1},
 			},
 		},
-		packages: []skyhook.Tally{{
+		packages: []report.Tally{{
 			Name: "tuning", Version: "1.1.0", Restarts: 7,
 			States: map[v1alpha1.State]int{v1alpha1.StateComplete: 4, v1alpha1.StateErroring: 5},
 			Stages: map[v1alpha1.Stage]int{v1alpha1.StageConfig: 3, v1alpha1.StagePostInterrupt: 6},
@@ -104,7 +106,7 @@ func finishedNodeOp() nodeOpSample {
 func TestSampleNamesPolicy(t *testing.T) {
 	for _, c := range []struct{ named, byDefault, want string }{{"", "", ""}, {"canary", "fleet", "canary"}, {"", "fleet", "fleet"}} {
 		hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Spec: v1alpha1.SkyhookSpec{DeploymentPolicy: c.named}}
-		compiled := skyhook.Compile(&skyhook.Input{Skyhook: hook, Config: skyhook.Config{DefaultPolicy: c.byDefault}})
+		compiled := skyhook.Compile(&plan.Input{Skyhook: hook, Config: plan.Config{DefaultPolicy: c.byDefault}})
 		if got := newSample(hook, compiled, v1alpha1.SkyhookStatus{}, rollout.Report{}).policy; got != c.want {
 			t.Errorf("policy %q with the default %q: %q", c.named, c.byDefault, got)
 		}

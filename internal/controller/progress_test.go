@@ -16,7 +16,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // TestStatusIsComputedToBeWritten: while the last write is too recent for another one, the status before stays the one that events and
@@ -31,7 +32,7 @@ func TestStatusIsComputedToBeWritten(t *testing.T) {
 	r.clock = func() time.Time { return now }
 	report := func() *passReport {
 		o := &cluster.Objects{Lists: cluster.Lists{Skyhooks: []*v1alpha1.Skyhook{s}}}
-		ref := skyhook.Ref("demo")
+		ref := plan.Ref("demo")
 		p := &passReport{reporter: r, compiled: cluster.Compile(o, now), objects: o, written: map[types.UID]time.Time{}, outcome: cluster.Outcome{Incomplete: map[rollout.Ref]bool{ref: true}, Errors: map[rollout.Ref]string{ref: "no answer"}}}
 		p.updateSkyhooks(t.Context())
 		r.lastWrites = p.written
@@ -86,7 +87,7 @@ func TestProgressIsWrittenSeldom(t *testing.T) {
 		}
 		p := &passReport{reporter: r, written: map[types.UID]time.Time{}}
 		drain := rollout.Drained{Since: start, Long: second >= 10}
-		interval := p.requestProgress(&rollout.Rollout{}, rollout.Report{Draining: []rollout.Drained{drain}}, skyhook.HasNews(stored, status))
+		interval := p.requestProgress(&rollout.Rollout{}, rollout.Report{Draining: []rollout.Drained{drain}}, report.HasNews(stored, status))
 		isDifferent := stored.Status != status.Status || len(stored.Drains) != len(status.Drains) || len(status.Drains) > 0 && stored.Drains[0].PodsLeft != status.Drains[0].PodsLeft
 		if p.writeStatusAfter(interval, "demo", func() (bool, error) { return isDifferent, nil }) {
 			stored = status

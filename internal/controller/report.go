@@ -24,7 +24,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // The least time between two writes of one object's status, and before one that tells no more than how far drains are. The status of a
@@ -179,24 +179,24 @@ func (p *passReport) updateSkyhooks(ctx context.Context) {
 			statuses[s.UID] = before
 			continue
 		}
-		report := p.reports[name]
-		status := compiled.Status(report, p.plan.Groups)
+		decided := p.reports[name]
+		status := compiled.Status(decided, p.plan.Groups)
 		if !known {
 			before = s.Status
 		}
 		statuses[s.UID] = status
 		p.recordSkyhookEvents(p.objects, s, compiled.Events(nil, before, status))
-		p.recordWaits(p.objects, skyhookRef(s), &compiled.Rollout, report)
+		p.recordWaits(p.objects, skyhookRef(s), &compiled.Rollout, decided)
 		if p.outcome.Incomplete[name] {
 			p.keepLastWrite(s.UID)
 			continue
 		}
-		samples[s.UID] = newSample(s, compiled, status, report)
+		samples[s.UID] = newSample(s, compiled, status, decided)
 		if status.Status == v1alpha1.StatusComplete && p.cluster.AwaitInFlight(p.objects, name) {
 			p.keepLastWrite(s.UID) // it is complete when those writes arrived, and they request a pass
 			continue
 		}
-		interval := p.requestProgress(&compiled.Rollout, report, skyhook.HasNews(s.Status, status))
+		interval := p.requestProgress(&compiled.Rollout, decided, report.HasNews(s.Status, status))
 		p.writeStatusAfter(interval, s.UID, func() (bool, error) { return p.cluster.UpdateSkyhookStatus(ctx, s, status) })
 	}
 	p.statuses, p.samples = statuses, samples

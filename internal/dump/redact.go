@@ -14,7 +14,7 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/render"
 )
 
 // Redacted returns a copy without the values of environment variables, and without everything that no decision reads. Equal
@@ -56,7 +56,7 @@ func (c *Cluster) Redacted() (*Cluster, error) {
 			}
 		}
 	}
-	renamed := newReplacer(skyhook.Redact(hooks, configMaps, c.Operator.Skyhook(""), redact))
+	renamed := newReplacer(render.Redact(hooks, configMaps, c.Operator.Skyhook(""), redact))
 	err = forEach(len(objects), func(i int) error {
 		c.trimObject(objects[i], renamed)
 		return out.Put(objects[i])

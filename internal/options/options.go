@@ -14,7 +14,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // Options are the operator's settings. Those that a decision depends on are written to JSON, which is how a dump keeps
@@ -83,8 +83,8 @@ type ProcessSettings struct {
 }
 
 // Skyhook is the configuration with which Skyhooks are compiled.
-func (o *Options) Skyhook(version string) skyhook.Config {
-	return skyhook.Config{
+func (o *Options) Skyhook(version string) plan.Config {
+	return plan.Config{
 		Namespace: o.Namespace, AgentImage: o.AgentImage, PauseImage: o.PauseImage,
 		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), RuntimeTaint: o.RuntimeTaint,
 		ReapplyOnReboot: o.ReapplyOnReboot, TrustAgentReboots: o.TrustAgentReboots,

@@ -5,7 +5,7 @@ package options
 
 import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // Use says what reads an option.
@@ -70,13 +70,13 @@ func (o *Options) Table() []*Option {
 			Help: "how long one attempt of a stage may take, unless the package says otherwise"},
 		{Flag: "interrupt-deadline", Env: "INTERRUPT_DEADLINE", Default: "30m", target: &o.InterruptDeadline, check: checkPositive,
 			Help: "how long one attempt of an interrupt may take, unless the package says otherwise"},
-		{Flag: "interrupt-memory", Env: "INTERRUPT_MEMORY", Default: skyhook.DefaultInterruptMemory, target: &o.InterruptMemory, check: checkMemory,
+		{Flag: "interrupt-memory", Env: "INTERRUPT_MEMORY", Default: plan.DefaultInterruptMemory, target: &o.InterruptMemory, check: checkMemory,
 			Help: "memory request and limit of the container that carries out an interrupt"},
 		{Flag: "pin-images", Env: "PIN_IMAGES", Default: "false", target: &o.PinImages,
 			Help: "have every node pull the image of a package by the digest that the first node pulled, unless the Skyhook's pinImages says otherwise"},
 		{Flag: "pod-layout", Env: "POD_LAYOUT", Default: string(v1alpha1.PodLayoutCompatible), target: &o.PodLayout, check: checkPodLayout,
 			Help: "how stages become pods, unless the Skyhook's podLayout says otherwise: Compatible, one pod for each, or Compact, where nodes can mount images"},
-		{Flag: "image-volumes-from", Env: "IMAGE_VOLUMES_FROM", Default: skyhook.DefaultImageVolumesFrom, target: &o.ImageVolumesFrom, check: checkKubernetesVersion,
+		{Flag: "image-volumes-from", Env: "IMAGE_VOLUMES_FROM", Default: plan.DefaultImageVolumesFrom, target: &o.ImageVolumesFrom, check: checkKubernetesVersion,
 			Help: "version of Kubernetes from which kubelets mount images as volumes: lower it where the feature gate ImageVolume is on"},
 		{Flag: "keep-removed-packages", Env: "KEEP_REMOVED_PACKAGES", Default: "false", target: &o.KeepRemovedPackages,
 			Help: "do not uninstall a package without an uninstall section that is removed from its Skyhook, or whose version is lowered"},

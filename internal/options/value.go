@@ -22,7 +22,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // rebootProof is TrustAgentReboots as its option spells it: bootID or agent.
@@ -239,7 +239,7 @@ func checkPodLayout(text string) error {
 
 func checkKubernetesVersion(text string) error {
 	if v, err := pack.ParseVersion(text); err != nil || v.Major() != 1 || v.Minor() < 31 {
-		return fmt.Errorf("%q is not a version of Kubernetes from 1.31 on, such as %s", text, skyhook.DefaultImageVolumesFrom)
+		return fmt.Errorf("%q is not a version of Kubernetes from 1.31 on, such as %s", text, plan.DefaultImageVolumesFrom)
 	}
 	return nil
 }

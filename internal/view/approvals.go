@@ -16,7 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // FindApprovable returns the group of a compartment that needs an approval.
@@ -136,7 +136,7 @@ func (v *Cluster) policyOwner(r *rollout.Rollout) rollout.Ref {
 // DescribeRevision returns what is approved, for people.
 func (v *Cluster) DescribeRevision(g *rollout.Group) string {
 	for _, s := range v.Objects.Skyhooks {
-		if skyhook.Ref(s.Name) != g.Ref.Owner {
+		if plan.Ref(s.Name) != g.Ref.Owner {
 			continue
 		}
 		for _, r := range s.Status.Revisions {

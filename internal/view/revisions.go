@@ -17,6 +17,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/render"
 )
 
 // Revisions are the Revisions of one Skyhook, the newest first.
@@ -48,11 +50,11 @@ type revisionImage struct {
 
 // NewRevision reads a revision from the object that keeps it.
 func (r *Revisions) NewRevision(from *appsv1.ControllerRevision) (Revision, error) {
-	packages, err := skyhook.PackagesOf(from)
+	packages, err := render.PackagesOf(from)
 	if err != nil {
 		return Revision{}, err
 	}
-	of, _ := skyhook.ReadRevision(&from.ObjectMeta)
+	of, _ := plan.ReadRevision(&from.ObjectMeta)
 	out := Revision{
 		Revision: from.Revision, Name: from.Name, Created: from.CreationTimestamp, ChangeCause: of.Cause, Packages: packages,
 		Current: skyhook.HasSamePackages(packages, r.Skyhook.Spec.Packages),
@@ -62,7 +64,7 @@ func (r *Revisions) NewRevision(from *appsv1.ControllerRevision) (Revision, erro
 			out.Nodes = status.Nodes
 		}
 	}
-	out.pins = skyhook.PinsOf(&from.ObjectMeta)
+	out.pins = plan.PinsOf(&from.ObjectMeta)
 	for _, pin := range findPins(packages, slices.Concat(out.pins, r.Skyhook.Status.ImagePins)) {
 		out.Images = append(out.Images, revisionImage{Package: pin.Package, Image: pin.Image + "@" + pin.Digest, Node: pin.Node})
 	}
@@ -202,5 +204,5 @@ func (r *Revisions) Choose(number int64) (*Revision, error) {
 
 // DiffTo returns what changes from the spec to a revision.
 func (r *Revisions) DiffTo(to *Revision) (string, error) {
-	return diffPackages("the spec", skyhook.WithoutUninstallRequests(r.Skyhook.Spec.Packages), fmt.Sprintf("revision %d", to.Revision), to.Packages)
+	return diffPackages("the spec", render.WithoutUninstallRequests(r.Skyhook.Spec.Packages), fmt.Sprintf("revision %d", to.Revision), to.Packages)
 }

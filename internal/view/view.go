@@ -23,7 +23,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // ErrNotFound is wrapped by errors of Pages about a name that does not exist.
@@ -83,7 +83,7 @@ func (v *Cluster) FindRollout(arg string) *rollout.Rollout {
 
 // matchesName reports whether an argument names a rollout: KIND/NAME in any case, or the bare name of a Skyhook.
 func matchesName(ref rollout.Ref, arg string) bool {
-	if ref.Kind == skyhook.Kind && arg == ref.Name || strings.EqualFold(arg, ref.String()) {
+	if ref.Kind == plan.Kind && arg == ref.Name || strings.EqualFold(arg, ref.String()) {
 		return true
 	}
 	argKind, argName, hasKind := strings.Cut(arg, "/")
@@ -119,7 +119,7 @@ var errNoObjects = errors.New("there is no Skyhook and no NodeOp")
 
 // ShortName returns the name of a rollout as people type it.
 func ShortName(ref rollout.Ref) string {
-	if ref.Kind == skyhook.Kind {
+	if ref.Kind == plan.Kind {
 		return ref.Path()
 	}
 	return strings.ToLower(ref.Kind) + "/" + ref.Path()
@@ -182,7 +182,7 @@ func (v *Cluster) actionObject(act rollout.Action) string {
 // SkyhookOf returns the Skyhook that a rollout was compiled from; nil for other kinds.
 func (v *Cluster) SkyhookOf(r *rollout.Rollout) *v1alpha1.Skyhook {
 	for _, hook := range v.Objects.Skyhooks {
-		if r.Ref == skyhook.Ref(hook.Name) {
+		if r.Ref == plan.Ref(hook.Name) {
 			return hook
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/controller"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // Namespace is where the operator and the pods of Skyhooks are.
@@ -154,8 +154,8 @@ func (r *Run) newLeader() *leader {
 	return l
 }
 
-func (r *Run) config() skyhook.Config {
-	return skyhook.Config{
+func (r *Run) config() plan.Config {
+	return plan.Config{
 		Namespace: Namespace, AgentImage: "agent:v1", PauseImage: "pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Version: "v1.0.0",
 		RuntimeTaint:    corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
 		ReapplyOnReboot: r.random("reapply").IntN(4) == 0,

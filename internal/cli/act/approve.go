@@ -21,7 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // ApproveOptions are the flags and arguments of approve.
@@ -148,7 +148,7 @@ func newOwner(owner rollout.Ref) client.Object {
 	switch owner.Kind {
 	case policy.Kind:
 		return &v1alpha1.DeploymentPolicy{}
-	case skyhook.Kind:
+	case plan.Kind:
 		return &v1alpha1.Skyhook{}
 	}
 	return &nodeopv1.NodeOp{}

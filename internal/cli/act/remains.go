@@ -21,7 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/dump"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // remains is everything of ours in a cluster.
@@ -37,7 +37,7 @@ type remains struct {
 	nodes   []*node.Node
 	edits   map[string]node.Edit // by node
 	owned   []client.Object
-	config  skyhook.Config
+	config  plan.Config
 }
 
 func (r *remains) isEmpty() bool {
@@ -144,7 +144,7 @@ func isOwnedByUs(o client.Object) bool {
 
 // newCleanupEdit returns the edit that removes everything of ours from a node. A cordon of ours is removed, unless the node
 // was cordoned before, and so are marks of ours.
-func newCleanupEdit(n *node.Node, config skyhook.Config) node.Edit {
+func newCleanupEdit(n *node.Node, config plan.Config) node.Edit {
 	edit := node.Edit{Annotations: map[string]*string{}, Labels: map[string]*string{}}
 	isLabelledByUs := kairos.HasOwnLabels(n.Annotations)
 	for key := range n.Annotations {

@@ -20,7 +20,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -103,7 +103,7 @@ func readDiffs(ctx context.Context, f *session.Factory, r *view.DriftReport) err
 }
 
 func readDiff(ctx context.Context, pods coreclient.PodInterface, p *view.DriftedPackage) (lines []string, err error) {
-	in, err := pods.GetLogs(p.Pod, &corev1.PodLogOptions{Container: skyhook.DriftContainer(p.Key)}).Stream(ctx)
+	in, err := pods.GetLogs(p.Pod, &corev1.PodLogOptions{Container: plan.DriftContainer(p.Key)}).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}

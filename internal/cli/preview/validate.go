@@ -22,6 +22,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // NewValidateCommand returns the command `validate`.
@@ -178,7 +179,7 @@ func (v *objectValidator) validateReferences(o *manifest.Object, result *validat
 		result.Errors = append(result.Errors, err.Error())
 		return
 	}
-	compiled := skyhook.Compile(&skyhook.Input{Skyhook: s, Policy: named, Claims: v.claims, Config: options.Defaults().Skyhook(""), Now: time.Unix(0, 0)})
+	compiled := skyhook.Compile(&plan.Input{Skyhook: s, Policy: named, Claims: v.claims, Config: options.Defaults().Skyhook(""), Now: time.Unix(0, 0)})
 	for _, name := range skyhook.Claims(s) {
 		if _, isClaimed := v.claims[name]; !isClaimed {
 			v.claims[name] = s.Name
