@@ -65,6 +65,7 @@ func (n *Node) Offers(resources []string) (out map[string]int64) {
 // ProofState is what is known of a node while its proof is waited for.
 type ProofState struct {
 	Since   *time.Time       // since when it is waited for, as recorded
+	Boot    string           // boot id before the work; empty if unknown
 	Offered map[string]int64 // resources at the admission
 	Missing Findings
 }
@@ -92,6 +93,9 @@ func (ps Proofs) Compile(n *Node, state ProofState) *rollout.Proof {
 		}
 		if state.Since != nil {
 			one.Since = *state.Since
+			if isRebooted := state.Boot != "" && state.Boot != n.BootID; isRebooted {
+				one.Settles = one.Since.Add(rollout.ReportTime)
+			}
 		}
 		one.Missing = state.findMissing(i, p, n)
 		if out == nil || isProofStricter(one, out) {

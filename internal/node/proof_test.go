@@ -25,6 +25,18 @@ func provenNode(gpus string, healthy corev1.ConditionStatus) *Node {
 	}, nil)
 }
 
+// TestProofSettles: after a reboot it takes a moment until what is reported is of this boot.
+func TestProofSettles(t *testing.T) {
+	since := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+	n := provenNode("8", corev1.ConditionTrue)
+	n.BootID = "second"
+	for boot, want := range map[string]time.Time{"first": since.Add(10 * time.Second), "second": {}, "": {}} {
+		if got := (Proofs{{}}).Compile(n, ProofState{Since: &since, Boot: boot}).Settles; !got.Equal(want) {
+			t.Errorf("admitted in boot %q: it settles at %s, want %s", boot, got, want)
+		}
+	}
+}
+
 // TestProofsCompile: each part of a proof is asked for.
 func TestProofsCompile(t *testing.T) {
 	since := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)

@@ -42,6 +42,7 @@ type Visit struct {
 	Admission  int              `json:"admission,omitempty"`  // number of the latest admission
 	Admitted   bool             `json:"admitted,omitempty"`   // and not retired
 	At         *time.Time       `json:"at,omitempty"`         // of the latest admission
+	Boot       string           `json:"boot,omitempty"`       // boot id at the latest admission
 	Order      int              `json:"order,omitempty"`      // place in the rollout
 	Batch      int64            `json:"batch,omitempty"`      // the batch it was admitted in
 	Group      rollout.GroupRef `json:"group,omitzero"`       // whose batch that was

@@ -8,6 +8,7 @@ import "time"
 // Proof is what must be true of a node, after the last task of an admission, before the node is given back.
 type Proof struct {
 	Missing *Why      // what is not true; nil if everything is
+	Settles time.Time // after a reboot: until then it may be of the boot before; zero if it is not
 	Since   time.Time // since when it is waited for, as recorded; zero before, and again when a task is recorded
 	// when this process observed that first, see timing.Durations; zero if unknown
 	Observed time.Time
@@ -16,6 +17,9 @@ type Proof struct {
 	Start    bool          // an object that checks the node does not exist and is needed now
 	Objects  []string      // names of such objects that exist; they are deleted when the node is given back
 }
+
+// ReportTime is how long a kubelet may report pods and resources of the boot before, until it has looked at all of them.
+const ReportTime = 10 * time.Second
 
 // ExpiresAt returns when the proof is late; zero for never. It counts from when the wait was observed, because Since may be a time of
 // another clock.

@@ -173,7 +173,7 @@ func (t *target) compile() rollout.Target {
 		out.Reboot = t.rec.Shared
 	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
-		out.Proof = t.op.Proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Offered: t.rec.Offered, Missing: t.in.Findings})
+		out.Proof = t.op.Proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Boot: t.rec.Boot, Offered: t.rec.Offered, Missing: t.in.Findings})
 	}
 	if t.held {
 		out.Drain.HeldAt = t.in.Now

@@ -23,6 +23,9 @@ func (p prover) retireProven() {
 	case t.hasWork, proof.Since.IsZero(): // outcomes that this plan records are newer than the snapshot
 		p.plan.addAction(t, rollout.VerbProve, rollout.Why{Reason: rollout.ReasonProof, Text: "all work is done"})
 		t.verdict = rollout.Verdict{Phase: rollout.PhaseInFlight, Why: proof.WaitReason(p.plan.now)}
+	case proof.Missing == nil && p.plan.now.Before(proof.Settles):
+		p.plan.requestNext(proof.Settles)
+		t.verdict = rollout.Verdict{Phase: rollout.PhaseInFlight, Why: proof.WaitReason(proof.Since)}
 	case proof.Missing == nil:
 		retirer(p).retireDone()
 	case !proof.IsLate(p.plan.now):

@@ -398,6 +398,9 @@ func parseProof(before *rollout.Proof, value string) *rollout.Proof {
 	if timeout != "" {
 		p.Timeout = parseDuration(timeout)
 	}
+	if rest == "rebooted" {
+		p.Settles = p.Since.Add(rollout.ReportTime)
+	}
 	return p
 }
 

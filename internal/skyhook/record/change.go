@@ -130,7 +130,7 @@ func (r Recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 		}
 		rec.Admitted, rec.Skipped, rec.Interrupts, rec.Queues, rec.Apart = true, false, 0, nil, false
 		rec.Admission++
-		rec.At, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, a.Order, a.Batch, a.Group, r.Facts.Skyhook.Generation
+		rec.At, rec.Boot, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, n.BootID, a.Order, a.Batch, a.Group, r.Facts.Skyhook.Generation
 		rec.FinishedAt, rec.Unproven, rec.Proving, rec.Reboot, rec.Offered = nil, false, nil, nil, r.offeredResources(n)
 		for _, p := range rec.Packages {
 			if p.Goal != "" {
