@@ -99,7 +99,9 @@ func TestDrift(t *testing.T) {
 	if len(pods[0].Spec.Containers) != 1 || c.Image != "registry.example/agent:v1" || c.Args[0] != "drift" || c.Args[1] != "/root" || !strings.HasPrefix(c.Args[2], "/var/lib/skyhook/demo/tuning-1.1.0-") {
 		t.Errorf("the container is %+v", c)
 	}
-	isReadOnly := func(m corev1.VolumeMount) bool { return m.MountPath == "/root-read-only" && m.ReadOnly }
+	isReadOnly := func(m corev1.VolumeMount) bool {
+		return m.MountPath == "/root-read-only" && m.ReadOnly && m.RecursiveReadOnly != nil
+	}
 	if !slices.ContainsFunc(c.VolumeMounts, isReadOnly) || !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
 		return e.Name == pack.EnvDriftChecks && e.Value == "apply-check,config-check"
 	}) {

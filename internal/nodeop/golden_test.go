@@ -90,7 +90,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// TestPreflightPod renders the pod of a check, which can read the node and not change it.
+// TestPreflightPod renders the pod of a check, whose mount of the host is read-only.
 func TestPreflightPod(t *testing.T) {
 	w := newEnvironment(t, "n1")
 	w.applyYAML(readFile(t, "full.yaml"))

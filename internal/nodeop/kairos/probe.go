@@ -165,7 +165,7 @@ func newProbe(config nodeop.Config, n *node.Node) *corev1.Pod {
 					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 				TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-				VolumeMounts:             []corev1.VolumeMount{{Name: volumeEtc, MountPath: probeMount + "/etc", ReadOnly: true}},
+				VolumeMounts:             []corev1.VolumeMount{{Name: volumeEtc, MountPath: probeMount + "/etc", ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible)}},
 			}},
 			Volumes: []corev1.Volume{{Name: volumeEtc, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc", Type: new(corev1.HostPathDirectory)}}}},
 		},

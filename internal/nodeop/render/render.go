@@ -211,7 +211,7 @@ func (r *renderer) rebootPod(waits bool) *corev1.Pod {
 	return out
 }
 
-// preflightPod runs the check, which can read the node and change nothing. Only the image of the operation is pulled with
+// preflightPod runs the check, whose mount of the host is read-only. Only the image of the operation is pulled with
 // the secrets of the spec.
 func (r *renderer) preflightPod() *corev1.Pod {
 	preflight := r.op.Spec().Preflight
@@ -219,7 +219,7 @@ func (r *renderer) preflightPod() *corev1.Pod {
 	out := r.pod(r.op.PreflightName(r.node, r.rec), corev1.Container{
 		Name: nodeop.ContainerPreflight, Image: image, Command: preflight.Command, Env: r.env(),
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-		VolumeMounts:             []corev1.VolumeMount{{Name: volumeHost, MountPath: r.hostMountPath(), ReadOnly: true}},
+		VolumeMounts:             []corev1.VolumeMount{{Name: volumeHost, MountPath: r.hostMountPath(), ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible)}},
 	})
 	out.Labels[v1alpha1.LabelPreflight] = "true"
 	limit := int64((r.op.PreflightTimeout() + nodeop.ImagePullTimeout + nodeop.DeadlineGrace).Seconds())

@@ -67,8 +67,10 @@ func (r Renderer) driftContainer(key string, def *plan.Definition, t *plan.Targe
 		Args: []string{string(pack.ModeDrift), plan.RootMount, dir},
 		Env: append(r.packageEnv(st, &t.Record, timeout),
 			corev1.EnvVar{Name: pack.EnvReadOnlyRoot, Value: readOnlyRoot}, corev1.EnvVar{Name: pack.EnvDriftChecks, Value: strings.Join(checks, ",")}),
-		VolumeMounts: []corev1.VolumeMount{rootVolumeMount(), {Name: podstate.VolumeRoot, MountPath: readOnlyRoot, ReadOnly: true}},
-		Resources:    driftResources(def.Package.Resources),
+		VolumeMounts: []corev1.VolumeMount{
+			rootVolumeMount(), {Name: podstate.VolumeRoot, MountPath: readOnlyRoot, ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible)},
+		},
+		Resources: driftResources(def.Package.Resources),
 	}
 	if len(def.Files) == 0 {
 		return out, nil
