@@ -246,20 +246,28 @@ func TestSortedIsNatural(t *testing.T) {
 }
 
 // TestManyProblems: the output is bounded, and a large description does not
-// make it slow.
+// make it slow. A larger one is refused as a whole.
 func TestManyProblems(t *testing.T) {
 	many := func(n int, element string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
 	}
 	step := `{"name":"a","path":"/a","arguments":[],"returncodes":[0],"on_host":true,"idempotence":true,"upgrade_step":false}`
-	_, found := Parse([]byte(`{"schema_version":"v1","package_name":"a","package_version":"1.0.0","expected_config_files":` +
-		many(100000, `""`) + `,"modes":{"apply":` + many(2000, step) + `,"apply-check":` + many(1000, step) + `}}`))
+	text := func(files int) []byte {
+		return []byte(`{"schema_version":"v1","package_name":"a","package_version":"1.0.0","expected_config_files":` +
+			many(files, `""`) + `,"modes":{"apply":` + many(600, step) + `,"apply-check":` + many(300, step) + `}}`)
+	}
+	_, found := Parse(text(9000))
 	if len(found) != mostProblems+1 {
 		t.Fatalf("%d problems", len(found))
 	}
-	want := Problem{Severity: Error, Rule: "more", File: ConfigFile, Message: "there are 108796 more problems", Fix: "correct those above and look again"}
+	want := Problem{Severity: Error, Rule: "more", File: ConfigFile, Message: "there are 11496 more problems", Fix: "correct those above and look again"}
 	if diff := cmp.Diff(want, found[mostProblems]); diff != "" {
 		t.Error(diff)
+	}
+	for _, large := range [][]byte{text(maxValues), []byte(`{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`)} {
+		if _, found := Parse(large); len(found) != 1 || found[0].Rule != "json-syntax" || !strings.Contains(found[0].Message, "more than 20000 values, or is nested too deeply") {
+			t.Errorf("%+v", found)
+		}
 	}
 }
 

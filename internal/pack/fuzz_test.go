@@ -5,6 +5,7 @@ package pack
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -12,7 +13,20 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// FuzzConfig: no description makes us panic; a valid one comes back as it was;
+// requireMemory fails if reading an input allocates more than 4 KiB for each byte of it, and a MiB.
+func requireMemory(t *testing.T, input int, read func()) {
+	t.Helper()
+	const perByte = 4 << 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	read()
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > uint64(1<<20+input*perByte) {
+		t.Fatalf("%d bytes of input allocate %d", input, got)
+	}
+}
+
+// FuzzConfig: no description makes us panic or takes much memory; a valid one comes back as it was;
 // every problem says where and what.
 func FuzzConfig(f *testing.F) {
 	for _, content := range published(f) {
@@ -20,8 +34,13 @@ func FuzzConfig(f *testing.F) {
 	}
 	f.Add([]byte(`{"modes":{"apply":[{"returncodes":[1e400,1e-99999999]}]},"x":{"x":1,"x":[[[[]]]]}}`))
 	f.Add([]byte(`{"schema_version":"v2"}`))
+	f.Add([]byte(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)))
+	f.Add([]byte(`{"modes":{"apply":[{` + strings.Repeat(`"an unknown key":1,`, 9000) + `"a":1}]}}`))
+	f.Add([]byte(`{"modes":{"apply":[` + strings.Repeat(`{},`, 30_000) + `{}]}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		c, found := Parse(content)
+		var c Config
+		var found Problems
+		requireMemory(t, len(content), func() { c, found = Parse(content) })
 		for _, p := range found {
 			if p.File == "" || p.Message == "" || p.Rule == "" || len(p.Message) > 1000 {
 				t.Fatalf("a problem without words: %+v", p)
@@ -72,19 +91,22 @@ func FuzzInterrupt(f *testing.F) {
 	})
 }
 
-// FuzzMessage: what a container leaves never makes us panic, and whatever goes
+// FuzzMessage: what a container leaves never makes us panic or takes much memory, and whatever goes
 // into a message, it fits and is understood.
 func FuzzMessage(f *testing.F) {
 	exit := 3
 	f.Add(string(Message{Outcome: Failed, Class: StepFailed, Exit: &exit, Reboot: &Reboot{From: "a", To: "b"}, Lines: []string{"a"}}.Encode()))
 	f.Add("text\nand\x00more")
 	f.Fuzz(func(t *testing.T, s string) {
-		if m, ok := DecodeMessage(s); ok {
+		var m Message
+		var ok bool
+		requireMemory(t, len(s), func() { m, ok = DecodeMessage(s) })
+		if ok {
 			if again, ok := DecodeMessage(string(m.Encode())); !ok || again.Outcome != m.Outcome {
 				t.Fatalf("%+v comes back as %+v", m, again)
 			}
 		}
-		m := Message{Outcome: Retry, Package: s, Version: s, Mode: Mode(s), Class: Class(s), Reason: s, Step: s, Signal: s, Agent: s,
+		m = Message{Outcome: Retry, Package: s, Version: s, Mode: Mode(s), Class: Class(s), Reason: s, Step: s, Signal: s, Agent: s,
 			Reboot: &Reboot{From: s, To: s}, Lines: strings.Split(s, "\n"), Drift: &Drift{Wrote: []DriftWrite{{Path: s, Check: Mode(s), Step: s}}, Files: []DriftFile{{Path: s, What: s}}, NotCheckable: s}}
 		out := m.Encode()
 		if got, ok := DecodeMessage(string(out)); !ok || len(out) > MaxMessage || got.Outcome != Retry {

@@ -28,9 +28,9 @@ func Closest(word string, candidates []string) string {
 }
 
 // normalize removes differences in case, dashes, underscores, dots and blanks.
-func normalize(s string) string {
-	return strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(strings.ToLower(s))
-}
+func normalize(s string) string { return withoutSeparators.Replace(strings.ToLower(s)) }
+
+var withoutSeparators = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
 // editDistance counts the letters to insert, delete, replace or swap with their
 // neighbour to make a into b.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,8 +17,15 @@ import (
 	"unicode/utf8"
 )
 
-// maxConfig is the most bytes config.json may have.
-const maxConfig = 1 << 20
+// Limits of config.json: bytes, values, and bytes of the path to a value. They bound the memory that its problems take.
+const (
+	maxConfig = 1 << 20
+	maxValues = 20_000
+	maxPath   = 1024
+)
+
+// ReadConfig reads config.json of a package, and no more of it than shows that it is too large.
+func ReadConfig(pkg fs.FS) ([]byte, error) { return readAtMost(pkg, ConfigFile, maxConfig+1) }
 
 // Parse reads config.json and checks everything that can be said without the
 // package's files. The Config is as complete as the problems allow.
@@ -79,7 +87,11 @@ func readTree(content []byte, found *findings) (any, bool) {
 	dec := json.NewDecoder(bytes.NewReader(content))
 	dec.UseNumber()
 	t := treeReader{dec: dec, found: found}
-	return t.readValue("$"), true
+	tree := t.readValue("$")
+	if t.isTooLarge {
+		found.fail("json-syntax", "", fmt.Sprintf("it has more than %d values, or is nested too deeply", maxValues), "move content into files of the package")
+	}
+	return tree, !t.isTooLarge
 }
 
 // describePosition is where the byte before offset stands, as people count.
@@ -93,11 +105,18 @@ func describePosition(content []byte, offset int64) string {
 // treeReader builds generic values from a document known to be JSON, and
 // reports what the standard decoder is silent about.
 type treeReader struct {
-	dec   *json.Decoder
-	found *findings
+	dec    *json.Decoder
+	found  *findings
+	values int
+	// isTooLarge ends the reading.
+	isTooLarge bool
 }
 
-func (t treeReader) readValue(at string) any {
+func (t *treeReader) readValue(at string) any {
+	t.values++
+	if t.isTooLarge = t.isTooLarge || t.values > maxValues || len(at) > maxPath; t.isTooLarge {
+		return nil
+	}
 	tok, err := t.dec.Token()
 	if err != nil {
 		return nil
@@ -115,9 +134,9 @@ func (t treeReader) readValue(at string) any {
 	}
 }
 
-func (t treeReader) readObject(at string) map[string]any {
+func (t *treeReader) readObject(at string) map[string]any {
 	object := map[string]any{}
-	for t.dec.More() {
+	for !t.isTooLarge && t.dec.More() {
 		tok, err := t.dec.Token()
 		if err != nil {
 			return object
@@ -132,9 +151,9 @@ func (t treeReader) readObject(at string) map[string]any {
 	return object
 }
 
-func (t treeReader) readArray(at string) []any {
+func (t *treeReader) readArray(at string) []any {
 	list := []any{}
-	for t.dec.More() {
+	for !t.isTooLarge && t.dec.More() {
 		list = append(list, t.readValue(fmt.Sprintf("%s[%d]", at, len(list))))
 	}
 	_, _ = t.dec.Token() // the closing bracket
@@ -142,7 +161,7 @@ func (t treeReader) readArray(at string) []any {
 }
 
 // readNumber refuses what would take a computer long to write out.
-func (t treeReader) readNumber(at string, n json.Number) any {
+func (t *treeReader) readNumber(at string, n json.Number) any {
 	const longest, largest = 32, 308
 	exponent := 0
 	if i := strings.IndexAny(string(n), "eE"); i >= 0 {

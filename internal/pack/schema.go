@@ -154,8 +154,10 @@ func pathMember(key string) string {
 		return "." + key
 	}
 	q := quoteValue(key)
-	return "['" + strings.NewReplacer(`\"`, `"`, `'`, `\'`).Replace(q[1:len(q)-1]) + "']"
+	return "['" + pathQuotes.Replace(q[1:len(q)-1]) + "']"
 }
+
+var pathQuotes = strings.NewReplacer(`\"`, `"`, `'`, `\'`)
 
 func jsonType(v any) string {
 	switch v.(type) {

@@ -60,14 +60,14 @@ func (d *Delivery) openImage() (*os.Root, error) {
 // ReadConfig reads the config.json of the package in this container.
 func (d *Delivery) ReadConfig() ([]byte, error) {
 	if d.ImageDir == "" {
-		return os.ReadFile(path.Join(d.SourceDir, pack.ConfigFile))
+		return pack.ReadConfig(os.DirFS(d.SourceDir))
 	}
 	image, err := d.openImage()
 	if err != nil {
 		return nil, err
 	}
 	defer image.Close()
-	return image.ReadFile(pack.ConfigFile)
+	return pack.ReadConfig(image.FS())
 }
 
 // readImage reads the package in the mounted image.
@@ -85,7 +85,7 @@ func (d *Delivery) readImage() (*imagePackage, error) {
 }
 
 func (p *imagePackage) read() error {
-	content, err := p.root.ReadFile(pack.ConfigFile)
+	content, err := pack.ReadConfig(p.root.FS())
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +19,30 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-// FuzzDecode decodes random bytes as a record: they are rejected, or encoding and decoding again gives the same.
+// requireMemory fails if reading an input allocates more than 1 KiB for each byte of it, and a MiB.
+func requireMemory(t *testing.T, input int, read func()) {
+	t.Helper()
+	const perByte = 1 << 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	read()
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > uint64(1<<20+input*perByte) {
+		t.Fatalf("%d bytes of input allocate %d", input, got)
+	}
+}
+
+// FuzzDecode decodes random bytes as a record: they take little memory, and are rejected, or encoding and decoding again gives the same.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"package":"a","installed":{"version":"1.0.0","at":"2026-01-01T00:00:00Z"},"overlay":{"files":[{"path":"/b","wrote":{"mode":420}},{"path":"/a","wrote":{}}]}}`))
 	f.Add([]byte(`{"schema":2,"package":"a"}`))
 	f.Add([]byte(`{"schema":1,"package":"a","overlay":{"files":[{"path":"../x"}]}}`))
 	f.Add([]byte(`[`))
+	f.Add([]byte(`{"schema":1,"package":"a","steps":[` + strings.Repeat("{},", 3000) + `{}],"overlay":{"files":[` + strings.Repeat(`{"path":"/"},`, 3000) + `{"path":"/"}]}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		p, err := Decode(content)
+		var p Package
+		var err error
+		requireMemory(t, len(content), func() { p, err = Decode(content) })
 		if err != nil {
 			return
 		}
@@ -51,7 +68,9 @@ func FuzzDecodeInterrupt(f *testing.F) {
 		if name := interruptFile(id); filepath.Base(name) != name || len(name) > 120 || strings.HasPrefix(name, ".") {
 			t.Fatalf("%q is filed as %q", id, name)
 		}
-		i, err := DecodeInterrupt(content)
+		var i Interrupt
+		var err error
+		requireMemory(t, len(content), func() { i, err = DecodeInterrupt(content) })
 		if err != nil {
 			return
 		}
