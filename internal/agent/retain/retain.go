@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/agent/delivery"
@@ -42,10 +43,11 @@ const logStamp = "2006-01-02-150405.000000000"
 
 func logName(prefix string, at time.Time) string { return prefix + "-" + at.Format(logStamp) + ".log" }
 
-// runLog is the log of one run of a step. It counts what it writes.
+// runLog is the log of one run of a step. It counts what it writes. What a step left running may still write when the log is closed.
 type runLog struct {
 	dir    *host.Dir
 	prefix string
+	mu     sync.Mutex
 	file   *os.File
 	files  int // with this one
 	free   int // bytes in this one
@@ -61,7 +63,13 @@ func OpenLog(root *host.Root, step string) (log io.Writer, closeLog func() error
 	if err := l.beginFile(); err != nil {
 		return nil, nil, errors.Join(err, dir.Close())
 	}
-	return l, func() error { return errors.Join(l.file.Close(), dir.Close(), NewPruner(root).PruneLogs(dir.Path)) }, nil
+	return l, func() error { return errors.Join(l.close(), NewPruner(root).PruneLogs(dir.Path)) }, nil
+}
+
+func (l *runLog) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.file.Close(), l.dir.Close())
 }
 
 func (l *runLog) beginFile() error {
@@ -78,6 +86,8 @@ func (l *runLog) beginFile() error {
 
 // Write continues in another file when one is full. When the last is full, it says so there, and returns an error.
 func (l *runLog) Write(b []byte) (n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for n < len(b) {
 		if l.free == 0 && l.files == filesPerRun {
 			full := fmt.Errorf("the logs of one run have at most %d MiB", filesPerRun*bytesPerFile>>20)
