@@ -14,10 +14,9 @@ var checks = []struct {
 	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook/...", "./internal/nodeop/..."}}},
 	{"internal/packagecli/sandbox/", [][]string{{"./internal/packagecli", "-run", "TestStepsCannotLeave"}}},
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
-	{"internal/cluster/drain/", [][]string{{"./internal/cluster/drain"}}},
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
-	{"internal/cluster/", [][]string{worldRuns}},
+	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates"}, worldRuns}},
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart"}}},
 	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
 }

@@ -80,14 +80,16 @@ type Input struct {
 func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Result, retryAt time.Time, err error) {
 	results = map[string]Result{}
 	answers := map[types.UID]answer{}
+	reader := newObjectReader(in.Objects)
 	var errs []error
-	for _, p := range in.Policies {
+	byAge := func(a, b *v1alpha1.DeploymentPolicy) int { return c.answers[a.UID].at.Compare(c.answers[b.UID].at) }
+	for _, p := range slices.SortedStableFunc(slices.Values(in.Policies), byAge) {
 		if p.Spec.Health == nil {
 			continue
 		}
 		var result Result
 		if len(p.Spec.Health.Prometheus) > 0 || len(p.Spec.Health.Objects) > 0 {
-			a := c.currentAnswer(ctx, p, in)
+			a := c.currentAnswer(ctx, reader, p, in)
 			answers[p.UID], result.Closed, result.Failed = a, a.closed, a.failed
 			expires := a.at.Add(AnswerLifetime)
 			if c.awaited[p.Name] && (retryAt.IsZero() || expires.Before(retryAt)) {
@@ -113,19 +115,20 @@ func (c *Checker) SetAwaited(awaited map[string]bool, policies []*v1alpha1.Deplo
 }
 
 // currentAnswer returns what the queries of a policy say. They are made again when the answer is old and nodes
-// wait for it.
-func (c *Checker) currentAnswer(ctx context.Context, p *v1alpha1.DeploymentPolicy, in Input) answer {
+// wait for it, by the next pass if this one has read enough.
+func (c *Checker) currentAnswer(ctx context.Context, reader *objectReader, p *v1alpha1.DeploymentPolicy, in Input) answer {
 	a, known := c.answers[p.UID]
 	if known && a.isCurrent(p, in) {
 		return a
 	}
-	if c.awaited != nil && !c.awaited[p.Name] {
+	if c.awaited != nil && !c.awaited[p.Name] || reader.isExhausted() {
 		return answer{generation: -1, closed: &rollout.Why{Reason: rollout.ReasonHealthGate,
 			About: policy.Kind + " " + p.Name, Text: "the health gates of " + policy.Kind + " " + p.Name + " are asked next"}}
 	}
 	a = answer{generation: p.Generation, resumed: in.Resumed[p.Name], at: in.Now}
 	found := queryAll(ctx, p, in.Endpoints)
-	found.add(checkObjects(ctx, in.Objects, p, found))
+	reader.reads += len(p.Spec.Health.Prometheus)
+	found.add(reader.checkObjects(ctx, p, found))
 	a.closed, a.failed = found.closed, found.failed
 	return a
 }

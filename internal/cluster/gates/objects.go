@@ -31,9 +31,11 @@ const shortestAnswer = 2 * time.Second
 
 // What one pass reads at most. The remaining questions wait for the next pass.
 const (
-	maxReads    = 100
+	maxReads    = 100 // lists and objects, and queries
 	maxReadTime = time.Second
-	maxObjects  = 500 // of one selector
+	maxObjects  = 500     // of one selector
+	maxHeld     = 8 << 20 // bytes of objects, about
+	pageSize    = 50      // objects
 )
 
 // maxQuoted is the most bytes of an expression or an error in a sentence.
@@ -114,8 +116,7 @@ func (c *ObjectChecker) Ask(ctx context.Context, live client.Reader, questions [
 
 // checkObjects returns the first gates on objects that do not pass. What is known of the other gates decides which are checked:
 // none if the rollout stops, and if nothing starts anyway only those that stop it.
-func checkObjects(ctx context.Context, live client.Reader, p *v1alpha1.DeploymentPolicy, known findings) (found findings) {
-	r := newObjectReader(live)
+func (r *objectReader) checkObjects(ctx context.Context, p *v1alpha1.DeploymentPolicy, known findings) (found findings) {
 	for _, g := range p.Spec.Health.Objects {
 		isClosed := known.closed != nil || found.closed != nil
 		isNeeded := !isClosed || g.OnFailure == v1alpha1.GateStop
@@ -126,10 +127,11 @@ func checkObjects(ctx context.Context, live client.Reader, p *v1alpha1.Deploymen
 	return found
 }
 
-// objectReader reads each object once, for all checks of a pass.
+// objectReader reads each object once for all checks of a pass, as long as what it holds is not too large.
 type objectReader struct {
 	live  client.Reader
 	known map[objectKey]objectsRead
+	held  int // bytes of the known objects, about
 	reads int
 	began time.Time
 }
@@ -138,6 +140,7 @@ type objectKey struct{ apiVersion, kind, namespace, name, selector string }
 
 type objectsRead struct {
 	objects []unstructured.Unstructured
+	size    int // bytes, about
 	problem string
 }
 
@@ -208,7 +211,12 @@ func titleOf(kind string, o *unstructured.Unstructured) string {
 func (r *objectReader) read(ctx context.Context, key objectKey) objectsRead {
 	found, isKnown := r.known[key]
 	if !isKnown {
+		if r.held > maxHeld/2 {
+			clear(r.known)
+			r.held = 0
+		}
 		found = r.fetch(ctx, key)
+		r.held += found.size
 		r.known[key] = found
 		r.reads++
 	}
@@ -228,27 +236,57 @@ func (r *objectReader) fetch(ctx context.Context, key objectKey) objectsRead {
 		if err := r.live.Get(ctx, client.ObjectKey{Namespace: key.namespace, Name: key.name}, &one); err != nil {
 			return objectsRead{problem: key.describe(err, "get")}
 		}
-		return objectsRead{objects: []unstructured.Unstructured{one}}
+		return objectsRead{objects: []unstructured.Unstructured{one}, size: sizeOf(one.Object)}
 	}
-	options := []client.ListOption{client.InNamespace(key.namespace), client.Limit(maxObjects)}
+	options := []client.ListOption{client.InNamespace(key.namespace), client.Limit(pageSize)}
 	if key.name != "" {
 		options = append(options, client.MatchingFields{"metadata.name": key.name})
 	} else if selector, err := labels.Parse(key.selector); err == nil {
 		options = append(options, client.MatchingLabelsSelector{Selector: selector})
 	}
-	list := unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	switch err := r.live.List(ctx, &list, options...); {
-	case err != nil:
-		return objectsRead{problem: key.describe(err, "list")}
-	case len(list.Items) == 0 && key.name != "":
-		return objectsRead{problem: key.title() + " does not exist"}
-	case len(list.Items) == 0:
-		return objectsRead{problem: "there is no " + key.title()}
-	case list.GetContinue() != "":
-		return objectsRead{problem: fmt.Sprintf("there are more than %d of %s: narrow the selector", maxObjects, key.title())}
+	var found objectsRead
+	for next := ""; ; {
+		list := unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err := r.live.List(ctx, &list, append(options, client.Continue(next))...); err != nil {
+			return objectsRead{problem: key.describe(err, "list")}
+		}
+		for i := range list.Items {
+			found.size += sizeOf(list.Items[i].Object)
+		}
+		found.objects, next = append(found.objects, list.Items...), list.GetContinue()
+		switch {
+		case found.size > maxHeld:
+			return objectsRead{problem: fmt.Sprintf("the objects %s have more than %d MiB together: narrow the selector", key.title(), maxHeld>>20)}
+		case next != "" && len(found.objects) >= maxObjects:
+			return objectsRead{problem: fmt.Sprintf("there are more than %d of %s: narrow the selector", maxObjects, key.title())}
+		case next != "":
+		case len(found.objects) > 0:
+			return found
+		case key.name != "":
+			return objectsRead{problem: key.title() + " does not exist"}
+		default:
+			return objectsRead{problem: "there is no " + key.title()}
+		}
 	}
-	return objectsRead{objects: list.Items}
+}
+
+// sizeOf is about how many bytes a part of an object has as JSON.
+func sizeOf(part any) int {
+	size := 8
+	switch v := part.(type) {
+	case string:
+		size += len(v)
+	case []any:
+		for _, item := range v {
+			size += sizeOf(item)
+		}
+	case map[string]any:
+		for key, item := range v {
+			size += len(key) + sizeOf(item)
+		}
+	}
+	return size
 }
 
 func (k objectKey) title() string {

@@ -26,6 +26,13 @@ import (
 // queryTimeout bounds all queries of a policy together: the loop waits for them.
 const queryTimeout = 2 * time.Second
 
+// What an answer of a Prometheus server may have, and how many are read at a time. Who edits policies may name any Service.
+const (
+	maxAnswer       = 1 << 20
+	maxAnswerHeader = 64 << 10
+	parallelQueries = 4
+)
+
 // maxGateText is the most bytes of the sentence about a gate.
 const maxGateText = 300
 
@@ -38,16 +45,21 @@ type falseError string
 func (e falseError) Error() string        { return string(e) }
 func (e falseError) Is(target error) bool { return target == errFalse }
 
-// queryAll makes all Prometheus queries of a policy concurrently and returns the first gates in its list that do not pass. A
+// queryAll makes all Prometheus queries of a policy, some at a time, and returns the first gates in its list that do not pass. A
 // server that does not answer does not pass.
 func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy, endpoints Endpoints) (found findings) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	gates := p.Spec.Health.Prometheus
 	errs := make([]error, len(gates))
+	slots := make(chan struct{}, parallelQueries)
 	var queries sync.WaitGroup
 	for i := range gates {
-		queries.Go(func() { errs[i] = queryGate(ctx, &gates[i], endpoints) })
+		queries.Go(func() {
+			slots <- struct{}{}
+			errs[i] = queryGate(ctx, &gates[i], endpoints)
+			<-slots
+		})
 	}
 	queries.Wait()
 	for i, err := range errs {
@@ -67,7 +79,18 @@ func newHTTPClient(token string) *http.Client {
 	}
 }
 
-// bearerTransport adds a token to each request, unless it is empty.
+// bounded is the transport of all queries. It asks for no compression, so that a small answer cannot become a large one.
+var bounded = sync.OnceValue(func() http.RoundTripper {
+	plain, ok := api.DefaultRoundTripper.(*http.Transport)
+	if !ok {
+		return api.DefaultRoundTripper
+	}
+	plain = plain.Clone()
+	plain.DisableCompression, plain.MaxResponseHeaderBytes = true, maxAnswerHeader
+	return plain
+})
+
+// bearerTransport adds a token to each request, unless it is empty, and bounds the answer.
 type bearerTransport struct{ token string }
 
 // RoundTrip sends a request.
@@ -76,7 +99,11 @@ func (t bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+t.token)
 	}
-	return api.DefaultRoundTripper.RoundTrip(r)
+	answer, err := bounded().RoundTrip(r)
+	if err == nil {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxAnswer)
+	}
+	return answer, err
 }
 
 // queryGate makes the query of one gate. The error says why the gate does not pass.
@@ -112,11 +139,14 @@ func queryGate(ctx context.Context, g *v1alpha1.PrometheusGate, endpoints Endpoi
 // explainRefusal says what is to be changed when a server behind https and the operator do not trust one another; nothing for other errors.
 func explainRefusal(err error, hasToken bool) string {
 	var unknown x509.UnknownAuthorityError
+	var tooLarge *http.MaxBytesError
 	var answer *prometheus.Error
 	isDenied := errors.As(err, &answer) && (strings.HasSuffix(answer.Msg, ": 401") || strings.HasSuffix(answer.Msg, ": 403"))
 	switch {
 	case errors.As(err, &unknown):
 		return ", because no known authority signed its certificate (SSL_CERT_DIR names the folder of a private one)"
+	case errors.As(err, &tooLarge):
+		return ", because its answer has more than 1 MiB (aggregate the query)"
 	case isDenied && hasToken:
 		return ", because it refuses the token of prometheusTokenFile"
 	case isDenied:
