@@ -18,6 +18,7 @@ var checks = []struct {
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates"}, worldRuns}},
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart"}}},
+	{"internal/pack/", [][]string{{"./internal/pack"}}},
 	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
 }
 
