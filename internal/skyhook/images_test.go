@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
@@ -140,5 +141,33 @@ func TestFirstRecordedDigestStays(t *testing.T) {
 	got := KeepRecordedPins([]v1alpha1.ImagePin{pin("1.0.0", "a"), pin("2.0.0", "b")}, []v1alpha1.ImagePin{pin("2.0.0", "c"), pin("3.0.0", "d")})
 	if len(got) != 2 || got[0].Digest != testDigest("b") || got[1].Digest != testDigest("d") {
 		t.Errorf("kept %+v, want the stored digest of 2.0.0 and the new one of 3.0.0", got)
+	}
+}
+
+// TestPinsOfSpecHaveRoom has a node with as many other versions as digests are kept: the digest of the spec's image is recorded all the
+// same, and the stage that pulled it completes.
+func TestPinsOfSpecHaveRoom(t *testing.T) {
+	w := newTestCluster(t)
+	w.config.PinImages = true
+	n := w.addNode("n1")
+	s := w.apply("{metadata: {name: demo}, spec: {packages: {z: {version: 1.0.0, image: example.org/z}}}}")
+	state := v1alpha1.NodeState{}
+	for i := range plan.MostPins {
+		name := fmt.Sprintf("p%03d", i)
+		state[name+"|0.1.0"] = v1alpha1.PackageStatus{Name: name, Version: "0.1.0", Image: "example.org/p", Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete}
+		s.Status.ImagePins = append(s.Status.ImagePins, v1alpha1.ImagePin{Package: name, Version: "0.1.0", Image: "example.org/p", Digest: testDigest("a"), Node: "n1"})
+	}
+	n.Annotations[v1alpha1.PrefixNodeState+"demo"] = node.FormatState(state)
+	w.hangs["z|1.0.0/apply"] = true
+	w.drive(s)
+	w.setPull(w.podOf(s, "n1", "z|1.0.0/apply"), corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "b")
+	w.storeImageStatus(s)
+	pins := s.Status.ImagePins
+	if last := pins[len(pins)-1]; len(pins) != plan.MostPins || last.Package != "z" || last.Digest != testDigest("b") {
+		t.Errorf("%d digests are recorded, the last one of %s", len(pins), last.Package)
+	}
+	delete(w.hangs, "z|1.0.0/apply")
+	if ran := w.drive(s); !strings.Contains(ran, "z|1.0.0/config") {
+		t.Errorf("the stage does not complete; it ran %q", ran)
 	}
 }

@@ -101,12 +101,21 @@ func (k ImageKey) PullKey() string { return strings.Join([]string{k.Name, k.Vers
 // IsNoted reports whether what a pod pulled is recorded already.
 func (f *Facts) IsNoted(pull ImagePull, pin *v1alpha1.ImagePin) bool {
 	if pin == nil {
-		return false
+		return !f.IsOfSpec(pull.Key) && len(f.Pins) >= f.MostOtherPins() // it will not be
 	}
 	isSame := !pull.IsByTag || pull.Digest == pin.Digest
 	hasRoom := len(pin.Deviations) < MostDeviations
 	return isSame || !hasRoom || slices.Contains(pin.Deviations, v1alpha1.ImageDeviation{Node: pull.Node, Digest: pull.Digest})
 }
+
+// IsOfSpec reports whether the spec has an image.
+func (f *Facts) IsOfSpec(key ImageKey) bool {
+	d := f.Packages[key.Name]
+	return d != nil && d.ImageKey() == key
+}
+
+// MostOtherPins bounds the digests of images that are not of the spec: those of the spec have room in any case.
+func (f *Facts) MostOtherPins() int { return MostPins - len(f.Packages) }
 
 // HasPulledRecorded reports whether a pod pulled by tag what is recorded by now: it need not be replaced.
 func (f *Facts) HasPulledRecorded(st *Step, pod *podstate.Pod) bool {

@@ -21,7 +21,7 @@ func (rep Reporter) imagePins() []v1alpha1.ImagePin {
 	if !rep.Facts.PinsImages() {
 		return nil
 	}
-	out := rep.keptPins()
+	out, others := rep.keptPins()
 	pulls := slices.Clone(rep.Pulls)
 	slices.SortFunc(pulls, func(a, b plan.ImagePull) int {
 		return cmp.Or(a.PodStart.Compare(b.PodStart), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Key.String(), b.Key.String()))
@@ -31,7 +31,10 @@ func (rep Reporter) imagePins() []v1alpha1.ImagePin {
 		switch {
 		case at >= 0:
 			noteDeviation(&out[at], pull)
-		case pull.IsByTag && len(out) < plan.MostPins:
+		case pull.IsByTag && (rep.Facts.IsOfSpec(pull.Key) || others < rep.Facts.MostOtherPins()):
+			if !rep.Facts.IsOfSpec(pull.Key) {
+				others++
+			}
 			out = append(out, v1alpha1.ImagePin{
 				Package: pull.Key.Name, Version: pull.Key.Version, Image: pull.Key.Image,
 				Digest: pull.Digest, Node: pull.Node, Since: metav1.NewTime(node.WholeSeconds(rep.Facts.Now)),
@@ -44,24 +47,28 @@ func (rep Reporter) imagePins() []v1alpha1.ImagePin {
 	return out
 }
 
-// keptPins returns the recorded digests that are of use, also those that a revision kept, without deviations of nodes that are gone.
-func (rep Reporter) keptPins() []v1alpha1.ImagePin {
+// keptPins returns the recorded digests that are of use, also those that a revision kept, without deviations of nodes that are gone, and how many
+// are of images that the spec does not have.
+func (rep Reporter) keptPins() (out []v1alpha1.ImagePin, others int) {
 	isUsed := rep.usedVersions()
 	isGone := func(d v1alpha1.ImageDeviation) bool {
 		return !slices.ContainsFunc(rep.Nodes, func(n *node.Node) bool { return n.Name == d.Node })
 	}
-	var out []v1alpha1.ImagePin
 	for i := range rep.Facts.Pins {
 		p := rep.Facts.Pins[i].DeepCopy()
-		if !isUsed[p.Package+"|"+p.Version] || !podstate.ValidDigest.MatchString(p.Digest) || len(out) == plan.MostPins {
+		isOther := !rep.Facts.IsOfSpec(plan.KeyOfPin(*p))
+		if !isUsed[p.Package+"|"+p.Version] || !podstate.ValidDigest.MatchString(p.Digest) || isOther && others == rep.Facts.MostOtherPins() {
 			continue
+		}
+		if isOther {
+			others++
 		}
 		if p.Deviations = slices.DeleteFunc(p.Deviations, isGone); len(p.Deviations) == 0 {
 			p.Deviations = nil
 		}
 		out = append(out, *p)
 	}
-	return out
+	return out, others
 }
 
 // noteDeviation adds a node that pulled something else by tag, and removes one that was installed from the recorded digest
