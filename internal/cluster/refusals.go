@@ -28,7 +28,7 @@ var errForeign = errors.New("it belongs to somebody else")
 
 // isRefused reports whether the API server or an admission policy refuses a request for what it says: repeated at once it
 // would be refused again. A conflict, an object that is gone, throttling, a timeout and an unknown sender say nothing about
-// the request.
+// the request. An object that etcd does not take is answered as an error of the server.
 func isRefused(err error) bool {
 	if errors.Is(err, errForeign) {
 		return true
@@ -41,8 +41,13 @@ func isRefused(err error) bool {
 	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
 		return false
 	default:
-		return code >= 400 && code < 500
+		return code >= 400 && code < 500 || isTooLarge(status.Status().Message)
 	}
+}
+
+// isTooLarge reports whether an error of the API server says that an object is too large for etcd, or for the message to it.
+func isTooLarge(message string) bool {
+	return strings.Contains(message, "request is too large") || strings.Contains(message, "message larger than max")
 }
 
 // request names what is repeated after it was refused. Its fields are empty where they do not apply.

@@ -6,6 +6,7 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -396,5 +398,18 @@ func TestPackageNamedLikeVolume(t *testing.T) {
 	s.finish()
 	if got := s.GetSkyhook("demo").Status.Status; got != v1alpha1.StatusComplete {
 		t.Errorf("the Skyhook is %s", got)
+	}
+}
+
+// TestTooLargeIsRefused checks that an object that etcd does not take is refused, which the API server answers as an error of its own.
+func TestTooLargeIsRefused(t *testing.T) {
+	for message, want := range map[string]bool{
+		"etcdserver: request is too large": true, "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2100000 vs. 2097152)": true,
+		"etcdserver: request timed out": false, `failed calling webhook "a": connection refused`: false,
+	} {
+		err := fmt.Errorf("creating pod: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusInternalServerError, Message: message}})
+		if isRefused(err) != want {
+			t.Errorf("%q is refused: %v", message, !want)
+		}
 	}
 }

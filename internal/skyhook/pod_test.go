@@ -128,3 +128,27 @@ func TestCompactVolumes(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedPodsFitEtcd has packages that each fit in a pod, and that would not fit in one together.
+func TestSharedPodsFitEtcd(t *testing.T) {
+	for size, pods := range map[int]int{20 << 10: 1, 230 << 10: 8} {
+		w := newTestCluster(t)
+		w.config.PodLayout = v1alpha1.PodLayoutCompact
+		w.addNode("n1")
+		packages, after := "", ""
+		for _, name := range []string{"a", "b", "c", "d"} {
+			packages += fmt.Sprintf("    %s: {version: 1.0.0, image: example.org/p, env: [{name: BIG, value: %q}]%s}\n", name, strings.Repeat("x", size), after)
+			after = fmt.Sprintf(", dependsOn: {%s: 1.0.0}", name)
+		}
+		s := w.apply("metadata: {name: demo}\nspec:\n  packages:\n" + packages)
+		w.hangs["a|1.0.0/apply"] = true
+		w.drive(s)
+		if size := w.pods[0].Size(); size > 3<<19 {
+			t.Errorf("pod %s has %d bytes in %d containers", w.pods[0].Name, size, len(w.pods[0].Spec.Containers))
+		}
+		delete(w.hangs, "a|1.0.0/apply")
+		if ran := 1 + len(strings.Split(w.drive(s), "\n")); ran != max(2, pods) {
+			t.Errorf("with an env of %d bytes %d pods ran: %s", size, ran, w.log)
+		}
+	}
+}

@@ -79,5 +79,26 @@ func (f *Facts) IsCompactStep(st *Step, n *node.Node, rec *node.SkyhookRecord) b
 
 // MayJoin reports whether a step may share a pod with the steps before and after it.
 func (f *Facts) MayJoin(st *Step, n *node.Node, rec *node.SkyhookRecord) bool {
-	return !st.IsInterrupt() && !st.IsUninstall() && st.NotYet == nil && st.Keys == nil && !rec.Apart && f.IsCompactStep(st, n, rec)
+	return !st.IsInterrupt() && !st.IsUninstall() && st.NotYet == nil && st.Keys == nil && !rec.Apart && f.fitsShared(st) && f.IsCompactStep(st, n, rec)
+}
+
+// What stages add to a pod that they share: the API server stores pods of less than 1.5 MiB, whose annotations have less than 256 KiB.
+const (
+	maxShared        = 24 // stages: see rollout/engine/joint.go
+	maxSharedEnv     = 1 << 20
+	maxSharedEffects = 128 << 10
+)
+
+// fitsShared reports whether a step is small enough for a pod that all stages of all packages may share.
+func (f *Facts) fitsShared(st *Step) bool {
+	const stages, perVariable = 3, 64 // what a package may have in a pod; names of fields
+	env, effect := 0, 0
+	for _, v := range st.Definition.Package.Env {
+		env += len(v.Name) + len(v.Value) + perVariable
+	}
+	if st.Effect != nil {
+		effect = len(strings.Join(st.Effect.Services, `","`))
+	}
+	share := min(maxShared, stages*max(1, len(f.Packages)))
+	return env <= maxSharedEnv/share && effect <= maxSharedEffects/share
 }
