@@ -29,17 +29,17 @@ import (
 // rollout what was refused; another error fails its rollout.
 func (w podWriter) applyNodeMetadata(ctx context.Context, n *node.Node, work *nodeWork) (refused map[rollout.Ref]error) {
 	refused = map[rollout.Ref]error{}
-	foreign := ""
+	hash := ""
 	for _, a := range work.withoutFailed(work.actions) {
 		by := w.compiled.Skyhooks[a.Rollout]
 		isNeeded := by != nil && (a.Verb == rollout.VerbAdmit || a.Verb == rollout.VerbRun && by.IsStage(n.Name, a.Task)) && by.MountsMetadata(n, a.Task)
 		if !isNeeded || refused[a.Rollout] != nil || work.failed[a.Rollout] {
 			continue
 		}
-		if foreign == "" {
-			foreign = hashForeignMetadata(n)
+		if hash == "" {
+			hash = hashMetadata(n)
 		}
-		name, content := by.NodeMetadataName(n.Name), by.NodeMetadataVersion()+" "+foreign
+		name, content := by.NodeMetadataName(n.Name), by.NodeMetadataVersion()+" "+hash
 		if written, _ := w.metadata.Load(name); written == content && a.Verb != rollout.VerbAdmit {
 			continue
 		}
@@ -70,15 +70,17 @@ func (w podWriter) applyConfigMap(ctx context.Context, m *corev1.ConfigMap) erro
 	return nil
 }
 
-// hashForeignMetadata hashes the labels and annotations of a node, except the marks of Skyhooks themselves: these change with
-// every stage and would cost a write each.
-func hashForeignMetadata(n *node.Node) string {
+// hashMetadata hashes the labels and annotations of a node. Of the marks of Skyhooks only their keys count: the values change with every stage
+// and would cost a write each.
+func hashMetadata(n *node.Node) string {
 	h := fnv.New128a()
 	for _, keys := range []map[string]string{n.Labels, n.Annotations} {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if !isMark(key) {
-				_, _ = fmt.Fprintf(h, "%d %s %d %s ", len(key), key, len(keys[key]), keys[key]) // a hash returns no error
+			value := keys[key]
+			if isMark(key) {
+				value = ""
 			}
+			_, _ = fmt.Fprintf(h, "%d %s %d %s ", len(key), key, len(value), value) // a hash returns no error
 		}
 		_, _ = io.WriteString(h, "\n")
 	}

@@ -15,17 +15,27 @@ import (
 )
 
 // TestStageSeesLabelsOfEarlierStage labels the node while the first stage runs: the pod of the next stage finds the label in the
-// metadata ConfigMap. Without such a change the ConfigMap is written once for the whole visit.
+// metadata ConfigMap. It also finds the Skyhook's own marks, which a node that is drained first does not have at its admission. Without such
+// a change the ConfigMap is written once for the whole visit.
 func TestStageSeesLabelsOfEarlierStage(t *testing.T) {
-	for name, labelled := range map[string]bool{"labelled": true, "unchanged": false} {
-		t.Run(name, func(t *testing.T) { visitNode(t, labelled) })
+	const interrupt = "      interrupt: {type: service, services: [containerd]}\n"
+	for name, c := range map[string]struct {
+		text     string
+		labelled bool
+		writes   int
+	}{
+		"labelled":  {demo, true, 2},
+		"unchanged": {demo, false, 1},
+		"drained":   {demo + interrupt, false, 2},
+	} {
+		t.Run(name, func(t *testing.T) { visitNode(t, c.text, c.labelled, c.writes) })
 	}
 }
 
-// visitNode runs both stages of a package on a node.
-func visitNode(t *testing.T, labelled bool) {
+// visitNode runs all stages of a package on a node.
+func visitNode(t *testing.T, text string, labelled bool, want int) {
 	s := newScenario(t, 1)
-	s.Apply(demo)
+	s.Apply(text)
 	for range 10 {
 		if s.pass(); len(s.ListPods()) > 0 {
 			break
@@ -43,7 +53,6 @@ func visitNode(t *testing.T, labelled bool) {
 			writes++
 		}
 	}
-	want := map[bool]int{true: 2, false: 1}[labelled]
 	if writes != want {
 		t.Errorf("label set during apply: %v: the metadata is written %d times, want %d", labelled, writes, want)
 	}
@@ -51,5 +60,8 @@ func visitNode(t *testing.T, labelled bool) {
 	s.Must(s.Client.List(context.Background(), maps, client.InNamespace(s.Namespace), client.HasLabels{v1alpha1.LabelNodeMeta}))
 	if len(maps.Items) != 1 || strings.Contains(maps.Items[0].Data["labels.json"], `"example.org/driver":"installed"`) != labelled {
 		t.Errorf("label set during apply: %v: the metadata is %v", labelled, maps.Items)
+	}
+	if text := maps.Items[0].Data["annotations.json"]; !strings.Contains(text, v1alpha1.PrefixNodeState) {
+		t.Errorf("the annotations lack the Skyhook's own: %s", text)
 	}
 }
