@@ -21,6 +21,7 @@ var checks = []struct {
 	{"internal/cluster/", [][]string{worldRuns}},
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart"}}},
 	{"internal/pack/", [][]string{{"./internal/pack"}}},
+	{"internal/view/", [][]string{{"./internal/cli", "-run", "TestFrom"}}},
 	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
 }
 

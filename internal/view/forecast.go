@@ -157,6 +157,9 @@ func (c *Forecast) record(m sim.Step) {
 			c.turns = append(c.turns, turningPoint{target: key, after: after, isEnd: true})
 		case rollout.VerbRun:
 			c.runs[key] = append(c.runs[key], taskRun{task: act.Task, covers: act.Covers})
+			for _, then := range act.Then { // in the same pod
+				c.runs[key] = append(c.runs[key], taskRun{task: then})
+			}
 		}
 	}
 }
