@@ -202,8 +202,10 @@ func TestRunWithPulls(t *testing.T) {
 // TestRunWithLeavingObjects begins right after a stage: its object is being deleted, whether its outcome is recorded or not.
 func TestRunWithLeavingObjects(t *testing.T) {
 	for name, change := range map[string]func(*rollout.Target){
-		"not recorded":                 func(t *rollout.Target) { t.Tasks[0].State, t.Tasks[0].Object.Name = rollout.StateSucceeded, "pod" },
-		"recorded, the next waits":     func(t *rollout.Target) { t.Tasks[0].State, t.Tasks[0].Recorded = rollout.StatePending, rollout.StatePending },
+		"not recorded": func(t *rollout.Target) { t.Tasks[0].State, t.Tasks[0].Object.Name = rollout.StateSucceeded, "pod" },
+		"recorded, the next waits": func(t *rollout.Target) {
+			t.Tasks[0].State, t.Tasks[0].Recorded = rollout.StatePending, rollout.StatePending
+		},
 		"failed, and tried again":      func(t *rollout.Target) { t.Tasks[0].Object.Name = "pod" },
 		"of no task, before interrupt": func(t *rollout.Target) { t.Tasks[0].Need, t.Objects.Going = rollout.NeedAlone, []string{"pod"} },
 	} {
