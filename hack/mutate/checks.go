@@ -18,9 +18,8 @@ var checks = []struct {
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates"}, worldRuns}},
 	{"internal/cluster/metadata.go", [][]string{{"./internal/cluster", "-run", "TestStageSeesLabels"}}},
-	{"internal/cluster/", [][]string{worldRuns}},
+	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates", "./internal/cluster/writecache"}, worldRuns}},
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart"}}},
-	{"internal/pack/", [][]string{{"./internal/pack"}}},
 	{"internal/view/", [][]string{{"./internal/cli", "-run", "TestFrom"}}},
 	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
 }
