@@ -12,7 +12,7 @@ var checks = []struct {
 }{
 	{"internal/rollout/", [][]string{{"./internal/rollout/..."}, worldRuns}},
 	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook/...", "./internal/nodeop/..."}}},
-	{"internal/packagecli/sandbox/", [][]string{{"./internal/packagecli", "-run", "TestStepsCannotLeave"}}},
+	{"internal/packagecli/", [][]string{{"./internal/packagecli/...", "-run", "TestStepsCannotLeave|IsBounded"}}},
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},

@@ -4,6 +4,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -173,7 +174,7 @@ func (g Registry) Artifact(ctx context.Context, ref string) (Artifact, error) {
 		return Artifact{}, fmt.Errorf("reading %s: %w", ref, err)
 	}
 	in, err := layer.Compressed()
-	if err != nil {
+	if err = cmp.Or(err, new(Budget).Add(1, m.Layers[0].Size)); err != nil {
 		return Artifact{}, fmt.Errorf("reading %s: %w", ref, err)
 	}
 	defer in.Close()

@@ -52,6 +52,7 @@ func ReadFile(file string) ([]Named, error) {
 func ReadArchive(r io.Reader) ([]Named, error) {
 	in := tar.NewReader(r)
 	files := map[string][]byte{}
+	var budget Budget
 	for {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -59,6 +60,9 @@ func ReadArchive(r io.Reader) ([]Named, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("it is not a tar: %w", err)
+		}
+		if err := budget.Add(1, h.Size); err != nil {
+			return nil, err
 		}
 		if h.Typeflag != tar.TypeReg {
 			continue
@@ -74,12 +78,20 @@ func ReadArchive(r io.Reader) ([]Named, error) {
 
 func readLayout(dir string) ([]Named, error) {
 	files := map[string][]byte{}
+	var budget Budget
 	for _, pattern := range []string{"index.json", "blobs/*/*"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return nil, err
 		}
 		for _, file := range found {
+			st, err := os.Stat(file)
+			if err == nil {
+				err = budget.Add(1, st.Size())
+			}
+			if err != nil {
+				return nil, err
+			}
 			content, err := os.ReadFile(file)
 			if err != nil {
 				return nil, err

@@ -212,3 +212,33 @@ func (k keys) Resolve(r authn.Resource) (authn.Authenticator, error) {
 	}
 	return authn.Anonymous, nil
 }
+
+// A file of an archive is read into memory only if there is room for it, and so are those of a layout.
+func TestArchivesAreBounded(t *testing.T) {
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	if err := w.WriteHeader(&tar.Header{Name: "blobs/sha256/0", Size: MaxBytes + 1}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "it has more than 1 GiB, which is the most that is read"
+	if _, err := ReadArchive(&archive); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a large archive gives %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "index.json"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "index.json"), MaxBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(dir); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a large layout gives %v", err)
+	}
+	var budget Budget
+	if err := budget.Add(MaxFiles, MaxBytes); err != nil {
+		t.Error(err)
+	}
+	if err := budget.Add(1, 0); err == nil || !strings.Contains(err.Error(), "100000 files") {
+		t.Errorf("one file more gives %v", err)
+	}
+}

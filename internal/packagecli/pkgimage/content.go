@@ -5,6 +5,7 @@ package pkgimage
 
 import (
 	"archive/tar"
+	"cmp"
 	"crypto/sha1" //nolint:gosec // G505: SPDX asks for SHA-1 of every file
 	"crypto/sha256"
 	"errors"
@@ -26,17 +27,48 @@ import (
 // packagePrefix is the path of the package in the archive of a layer.
 var packagePrefix = strings.TrimPrefix(image.PackageDir, "/") + "/"
 
+// limitedImage is an image of which no more is unpacked than its budget allows, also of files that upper layers hide.
+type limitedImage struct {
+	v1.Image
+	unpacked *image.Budget
+}
+
+// Layers returns the layers of the image, limited together.
+func (i limitedImage) Layers() ([]v1.Layer, error) {
+	all, err := i.Image.Layers()
+	out := make([]v1.Layer, len(all))
+	for n, l := range all {
+		out[n] = limitedLayer{l, i.unpacked}
+	}
+	return out, err
+}
+
+type limitedLayer struct {
+	v1.Layer
+	unpacked *image.Budget
+}
+
+// Uncompressed returns the archive of the layer.
+func (l limitedLayer) Uncompressed() (io.ReadCloser, error) {
+	r, err := l.Layer.Uncompressed()
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(r, l.unpacked), r}, err
+}
+
 // walkFiles calls a function for every entry of the flattened image.
 func walkFiles(img v1.Image, see func(name string, h *tar.Header, content io.Reader) error) error {
-	flat := mutate.Extract(img)
+	flat := mutate.Extract(limitedImage{img, &image.Budget{}})
 	in := tar.NewReader(flat)
+	var seen image.Budget
 	for {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) { // errors of layers are reported after the last entry
 			_, err = io.Copy(io.Discard, flat)
 			return errors.Join(err, flat.Close())
 		}
-		if err == nil {
+		if err = cmp.Or(err, seen.Add(1, 0)); err == nil {
 			err = see(strings.TrimPrefix(path.Clean("/"+h.Name), "/"), h, in)
 		}
 		if err != nil {

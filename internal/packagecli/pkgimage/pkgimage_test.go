@@ -8,7 +8,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -276,6 +278,57 @@ func TestOpen(t *testing.T) {
 		p, err := Open(ctx, image.Registry{}, what, "")
 		if want == "" && (err != nil || p.Dir != dir) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// madeImage has one layer.
+type madeImage struct {
+	v1.Image
+	archive func() io.Reader
+}
+
+type madeLayer struct {
+	v1.Layer
+	archive func() io.Reader
+}
+
+func (m madeImage) Layers() ([]v1.Layer, error) {
+	return []v1.Layer{madeLayer{archive: m.archive}}, nil
+}
+func (m madeLayer) Uncompressed() (io.ReadCloser, error) { return io.NopCloser(m.archive()), nil }
+
+// entries are the headers of files in an archive.
+func entries(names iter.Seq[string], size int64) *bytes.Buffer {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for name := range names {
+		_ = w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size}) // the content comes afterwards
+	}
+	return &out
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// An archive may be small and unpack to more than a disk holds, in few files or in many. What upper layers hide counts too.
+func TestUnpackingIsBounded(t *testing.T) {
+	for want, archive := range map[string]func() io.Reader{
+		"it has more than 1 GiB, which is the most that is read": func() io.Reader {
+			return io.MultiReader(entries(slices.Values([]string{"skyhook-package/.wh.x"}), 2*image.MaxBytes), io.LimitReader(zeros{}, 2*image.MaxBytes))
+		},
+		"it has more than 100000 files, which is the most that is read": func() io.Reader {
+			return entries(func(yield func(string) bool) {
+				for n := 0; n <= image.MaxFiles && yield(fmt.Sprintf("skyhook-package/%d", n)); n++ {
+				}
+			}, 0)
+		},
+	} {
+		n := 0
+		err := walkFiles(madeImage{archive: archive}, func(string, *tar.Header, io.Reader) error { n++; return nil })
+		if err == nil || !strings.Contains(err.Error(), want) || n > image.MaxFiles {
+			t.Errorf("%d files were read, and then %v; want %s", n, err, want)
 		}
 	}
 }
