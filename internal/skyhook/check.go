@@ -41,7 +41,8 @@ func checkSpec(in *plan.Input, defs map[string]*plan.Definition) []plan.Problem 
 	if len(s.Name) > maxName {
 		refuse("metadata.name", "metadata.name has %d characters: choose a name of at most %d, because it becomes part of annotations on nodes", len(s.Name), maxName)
 	}
-	if cycle := findCycle(defs); cycle != nil {
+	dependsOn := func(name string) []string { return defs[name].DependenciesAmong(defs) }
+	if cycle := plan.WalkDependencies(plan.SortedNames(defs), dependsOn, func(string, []string) {}); cycle != nil {
 		refuse("packages", "packages depend on each other in a circle: %s: remove one of these dependencies", strings.Join(cycle, " → "))
 	}
 	checkSelectors(in, refuse)
@@ -182,37 +183,6 @@ func checkClaims(in *plan.Input, defs map[string]*plan.Definition, refuse refusa
 		}
 		own[claim] = name
 	}
-}
-
-// findCycle returns a dependency cycle with the first name repeated at the end; nil when there is none. The result is
-// deterministic.
-func findCycle(defs map[string]*plan.Definition) []string {
-	done := map[string]bool{}
-	var trail []string
-	var visit func(name string) []string
-	visit = func(name string) []string {
-		if i := slices.Index(trail, name); i >= 0 {
-			return append(slices.Clone(trail[i:]), name)
-		}
-		if done[name] || defs[name] == nil {
-			return nil
-		}
-		trail = append(trail, name)
-		for _, dep := range plan.SortedNames(defs[name].Package.DependsOn) {
-			if cycle := visit(dep); cycle != nil {
-				return cycle
-			}
-		}
-		trail = trail[:len(trail)-1]
-		done[name] = true
-		return nil
-	}
-	for _, name := range plan.SortedNames(defs) {
-		if cycle := visit(name); cycle != nil {
-			return cycle
-		}
-	}
-	return nil
 }
 
 // Protected selects the pods that are never evicted; nil when there is no such selector.

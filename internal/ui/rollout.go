@@ -159,24 +159,9 @@ const (
 )
 
 func newGraph(packages []view.Package) graph {
-	byName, column := map[string]*view.Package{}, map[string]int{}
-	for i := range packages {
-		byName[packages[i].Name] = &packages[i]
-	}
-	var depth func(name string, seen int) int
-	depth = func(name string, seen int) int {
-		d := 0
-		for _, after := range byName[name].After {
-			if byName[after] != nil && seen < len(packages) { // a cycle is refused, but may be in a dump
-				d = max(d, depth(after, seen+1)+1)
-			}
-		}
-		return d
-	}
 	g, rows, at := graph{}, map[int]int{}, map[string]box{}
 	for _, p := range packages {
-		column[p.Name] = depth(p.Name, 0)
-		c := column[p.Name]
+		c := p.Column
 		b := box{p, c * (boxWidth + boxGapX), rows[c] * (boxHeight + boxGapY)}
 		rows[c]++
 		at[p.Name], g.Boxes = b, append(g.Boxes, b)

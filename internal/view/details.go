@@ -19,6 +19,7 @@ type Package struct {
 	Name     string   `json:"name"`
 	Version  string   `json:"version"`
 	After    []string `json:"after,omitempty"` // packages that it depends on
+	Column   int      `json:"-"`               // of a drawing in which a package is to the right of those that it depends on
 	Complete int      `json:"complete"`
 	Working  int      `json:"working"`
 	Failed   int      `json:"failed"`
@@ -43,9 +44,10 @@ func (v *Cluster) listPackages(r *rollout.Rollout) []Package {
 	if hook == nil {
 		return out
 	}
+	columns := columnsOf(hook.Spec.Packages)
 	for _, name := range slices.Sorted(maps.Keys(hook.Spec.Packages)) {
 		want := hook.Spec.Packages[name]
-		p := Package{Name: name, Version: string(want.Version), After: slices.Sorted(maps.Keys(want.DependsOn))}
+		p := Package{Name: name, Version: string(want.Version), After: slices.Sorted(maps.Keys(want.DependsOn)), Column: columns[name]}
 		for i := range r.Targets {
 			if n := v.Objects.Node(r.Targets[i].Node); n != nil && !r.Targets[i].Leaving && !r.Targets[i].Gone {
 				countPackage(&p, r.Targets[i], n.Skyhook(hook.Name), want)
@@ -54,6 +56,20 @@ func (v *Cluster) listPackages(r *rollout.Rollout) []Package {
 		out = append(out, p)
 	}
 	return out
+}
+
+// columnsOf puts each package to the right of those that it depends on. A cycle is refused, but may be in a dump.
+func columnsOf(packages map[string]v1alpha1.Package) map[string]int {
+	columns := map[string]int{}
+	plan.WalkDependencies(plan.SortedNames(packages), func(name string) []string { return plan.SortedNames(packages[name].DependsOn) },
+		func(name string, dependencies []string) {
+			for _, dep := range dependencies {
+				if _, isThere := packages[dep]; isThere {
+					columns[name] = max(columns[name], columns[dep]+1)
+				}
+			}
+		})
+	return columns
 }
 
 // countPackage counts a package on one node. Without an open task it is complete only if the node records that.

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -44,5 +45,22 @@ func TestPackageIsCompleteWhereItIs(t *testing.T) {
 		if countPackage(&got, &c.target, c.on, c.spec); got.Complete != c.want.Complete || got.Failed != c.want.Failed || got.Waiting != c.want.Waiting {
 			t.Errorf("%s: counted %+v, want %+v", name, got, c.want)
 		}
+	}
+}
+
+// Of 60 packages each depends on all before it, and two on each other, as they may in a dump.
+func TestColumnsOfManyDependencies(t *testing.T) {
+	packages := map[string]v1alpha1.Package{"missing": {DependsOn: map[string]v1alpha1.PackageVersion{"nosuch": "1.0.0"}}}
+	for n := range 60 {
+		after := map[string]v1alpha1.PackageVersion{}
+		for m := range n {
+			after[fmt.Sprintf("p%02d", m)] = "1.0.0"
+		}
+		packages[fmt.Sprintf("p%02d", n)] = v1alpha1.Package{DependsOn: after}
+	}
+	packages["p00"] = v1alpha1.Package{DependsOn: map[string]v1alpha1.PackageVersion{"p01": "1.0.0"}}
+	columns := columnsOf(packages)
+	if columns["missing"] != 0 || columns["p01"] != 0 || columns["p00"] != 1 || columns["p02"] != 2 || columns["p59"] != 59 {
+		t.Errorf("columns %v", columns)
 	}
 }

@@ -133,35 +133,20 @@ func (w *Diff) startedStep(e Entry) *Step {
 // orderRemovals puts dependents before what they depend on. Definitions of different times can depend on each other in a
 // cycle; the edge that closes one is left out.
 func (w *Diff) orderRemovals(all []*PackageSteps) {
-	byName := map[string]*PackageSteps{}
+	var names []string
+	byName, last := map[string]*PackageSteps{}, map[string]*Definition{}
 	for _, p := range all {
-		if len(p.Removal) > 0 {
-			byName[p.Name] = p
+		if n := len(p.Removal); n > 0 {
+			byName[p.Name], last[p.Name] = p, p.Removal[n-1].Definition
+			names = append(names, p.Name)
 		}
 	}
-	const visiting, done = 1, 2
-	progress := map[string]int{}
-	var visit func(dependent *PackageSteps)
-	visit = func(dependent *PackageSteps) {
-		progress[dependent.Name] = visiting
-		last := dependent.Removal[len(dependent.Removal)-1]
-		for _, name := range SortedNames(last.Definition.Package.DependsOn) {
-			p := byName[name]
-			if p == nil || progress[name] == visiting {
-				continue
-			}
-			p.Removal[0].After = append(p.Removal[0].After, last.ID)
-			if progress[name] != done {
-				visit(p)
-			}
+	WalkDependencies(names, func(name string) []string { return last[name].DependenciesAmong(last) }, func(name string, dependencies []string) {
+		for _, dep := range dependencies {
+			first, removal := byName[dep].Removal[0], byName[name].Removal
+			first.After = append(first.After, removal[len(removal)-1].ID)
 		}
-		progress[dependent.Name] = done
-	}
-	for _, p := range all {
-		if len(p.Removal) > 0 && progress[p.Name] != done {
-			visit(p)
-		}
-	}
+	})
 	for _, p := range byName {
 		slices.Sort(p.Removal[0].After)
 	}
@@ -208,19 +193,19 @@ func (w *Diff) orderInstalls(all []*PackageSteps, byName map[string]*PackageStep
 
 // spreadDependencies marks the dependents of stuck packages as stuck.
 func (w *Diff) spreadDependencies(byName map[string]*PackageSteps) {
-	for again := len(w.Stuck) > 0; again; {
-		again = false
-		for name, p := range byName {
-			if len(p.install) == 0 || w.Stuck[name] != "" {
-				continue
-			}
-			for dep := range p.install[0].Definition.Package.DependsOn {
-				if w.Stuck[dep] != "" {
-					w.Stuck[name], again = w.Stuck[dep], true
-				}
-			}
+	first := map[string]*Definition{}
+	for name, p := range byName {
+		if len(w.Stuck) > 0 && len(p.install) > 0 {
+			first[name] = p.install[0].Definition
 		}
 	}
+	WalkDependencies(SortedNames(first), func(name string) []string { return first[name].DependenciesAmong(first) }, func(name string, dependencies []string) {
+		for _, dep := range dependencies {
+			if w.Stuck[dep] != "" && w.Stuck[name] == "" {
+				w.Stuck[name] = w.Stuck[dep]
+			}
+		}
+	})
 }
 
 // hasBegun reports whether a pod already runs this step, so that it no longer waits for other steps.

@@ -36,29 +36,25 @@ func (f *Facts) WantedOn(rec *node.SkyhookRecord) Wanted {
 // PackagesThatStay returns the packages on a node that are not uninstalled after a first install: those that do not say
 // uninstall.enabled, and what they depend on.
 func (f *Facts) PackagesThatStay(packages map[string]*node.PackageRecord) map[string]bool {
-	stays := map[string]bool{}
-	var add func(d *Definition)
-	add = func(d *Definition) {
-		if stays[d.Package.Name] {
-			return
+	own, stays := map[string][]*Definition{}, map[string]bool{} // of each package: those of its versions on the node
+	for key, p := range packages {
+		if d := f.Definition(p.Hash); d == nil || !d.IsUninstallEnabled() {
+			name, _, _ := CutKey(key)
+			own[name] = append(own[name], d)
 		}
-		stays[d.Package.Name] = true
-		for name := range d.Package.DependsOn {
-			if dependency := f.Packages[name]; dependency != nil {
-				add(dependency)
+	}
+	WalkDependencies(SortedNames(own), func(name string) (needed []string) {
+		versions, isOwn := own[name]
+		if !isOwn {
+			versions = []*Definition{f.Packages[name]}
+		}
+		for _, d := range versions {
+			if d != nil {
+				needed = append(needed, d.DependenciesAmong(f.Packages)...)
 			}
 		}
-	}
-	for key, p := range packages {
-		name, _, _ := CutKey(key)
-		d := f.Definition(p.Hash)
-		switch {
-		case d == nil:
-			stays[name] = true
-		case !d.IsUninstallEnabled():
-			add(d)
-		}
-	}
+		return needed
+	}, func(name string, _ []string) { stays[name] = true })
 	return stays
 }
 
