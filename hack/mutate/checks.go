@@ -12,7 +12,6 @@ var checks = []struct {
 }{
 	{"internal/rollout/", [][]string{{"./internal/rollout/..."}, worldRuns}},
 	{"internal/node/", [][]string{{"./internal/node/..."}, {"./internal/skyhook/...", "./internal/nodeop/..."}}},
-	{"internal/packagecli/", [][]string{{"./internal/packagecli/...", "-run", "TestStepsCannotLeave|IsBounded"}}},
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
 	{"internal/cluster/writecache/", [][]string{{"./internal/cluster/writecache"}, worldRuns}},
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
@@ -22,6 +21,7 @@ var checks = []struct {
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart"}}},
 	{"internal/view/", [][]string{{"./internal/cli", "-run", "TestFrom"}}},
 	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
+	{"internal/", [][]string{{"./internal/packagecli/...", "./internal/output", "-run", "TestStepsCannotLeave|IsBounded|TestClean"}}},
 }
 
 // worldRuns are random runs of a whole cluster.

@@ -38,6 +38,7 @@ type Line struct {
 
 // Run executes a command line and returns the exit code.
 func Run(ctx context.Context, l Line) int {
+	l.Stdout, l.Stderr = output.Clean(l.Stdout), output.Clean(l.Stderr)
 	log.SetLogger(logr.Discard()) // otherwise the client warns that there is no logger
 
 	root := Command(l)

@@ -91,6 +91,22 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestTerminalIsNotControlled checks that what others wrote has no control characters when it is printed.
+func TestTerminalIsNotControlled(t *testing.T) {
+	dir := t.TempDir()
+	const config = `{"schema_version":"v1","package_name":"a\u001b[2Jb","package_version":"1.0.0","expected_config_files":[],"modes":{}}`
+	if err := os.WriteFile(dir+"/config.json", []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{`a\u001b[2Jb`: {"package", "inspect", dir}, `no\u001b[2Jsuch`: {"status", "--from", "no\x1b[2Jsuch"}} {
+		var out bytes.Buffer
+		cli.Run(t.Context(), cli.Line{Args: args, Stdout: &out, Stderr: &out, Stdin: strings.NewReader("")})
+		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "\x1b") {
+			t.Errorf("%q prints\n%q", args, out.String())
+		}
+	}
+}
+
 // TestTerminalIsNarrow checks that lines are wrapped at the width of the terminal, and that nothing is lost.
 func TestTerminalIsNarrow(t *testing.T) {
 	t.Setenv("TERM", "xterm")

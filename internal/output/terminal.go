@@ -4,6 +4,7 @@
 package output
 
 import (
+	"crypto/rand"
 	"os"
 	"regexp"
 	"strings"
@@ -14,7 +15,11 @@ import (
 
 // Terminal returns the file descriptor of the terminal that is written to; false when the output is no terminal.
 func (p *Printer) Terminal() (int, bool) {
-	f, ok := p.Out.(*os.File)
+	out := p.Out
+	if clean, ok := out.(*cleanWriter); ok {
+		out = clean.out
+	}
+	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0, false
 	}
@@ -50,14 +55,20 @@ func (p *Printer) Painter() func(string) string {
 	}
 	return func(word string) string {
 		if c := colours[word]; c != "" {
-			return "\x1b[" + c + "m" + word + "\x1b[0m"
+			return Sequence(c+"m") + word + Sequence("0m")
 		}
 		return word
 	}
 }
 
+// ours begins a terminal sequence of our own. It is another text in each run, so that nothing from outside can contain it.
+var ours = "\x1b" + rand.Text() + "["
+
+// Sequence returns a terminal sequence of our own, such as 0m, which reaches a terminal through Clean. All others do not.
+func Sequence(code string) string { return ours + code }
+
 // escape matches the sequences that change a colour.
-var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
+var escape = regexp.MustCompile(regexp.QuoteMeta(ours) + "[0-9;]*m")
 
 func visibleWidth(text string) int { return utf8.RuneCountInString(escape.ReplaceAllString(text, "")) }
 

@@ -18,11 +18,11 @@ import (
 
 // Terminal sequences to redraw a screen. Each screen is written at once and over the previous one, so that it does not
 // flicker.
-const (
-	cursorHome = "\x1b[H"
-	clearLine  = "\x1b[K\n"
-	clearRest  = "\x1b[J"
-	clearAll   = "\x1b[2J"
+var (
+	cursorHome = output.Sequence("H")
+	clearLine  = output.Sequence("K") + "\n"
+	clearRest  = output.Sequence("J")
+	clearAll   = output.Sequence("2J")
 )
 
 // screen is the output of status -w.
