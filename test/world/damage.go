@@ -213,6 +213,12 @@ func (r *Run) repair() {
 			}
 		}
 	}
+	for _, key := range r.server.keys(Pods) {
+		pod := meta(r.server.objects[Pods.Kind][key])
+		if h := r.host(nestedString(pod.Object, "spec", "nodeName")); h != nil && h.hung[string(pod.GetUID())] && pod.GetLabels()[v1alpha1.LabelPrepull] != "" {
+			r.deleteAsUser(Pods, key)
+		}
+	}
 	for _, key := range r.server.keys(Nodes) {
 		r.changeAsUser(Nodes, key, "neither ignored nor tainted", func(c content) {
 			delete(part(c, "metadata", "labels"), v1alpha1.LabelIgnore)

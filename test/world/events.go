@@ -41,7 +41,7 @@ const (
 	NodeDown        Cause = "a node stops and does not come back by itself"
 	StickyPods      Cause = "pods on a node do not end when they are deleted"
 	HangPods        Cause = "the next pods on a node hang in their phase until they are deleted"
-	HangPulls       Cause = "a pod that pulls images before the turn of a node hangs until it is deleted"
+	HangPulls       Cause = "a pod that pulls images before the turn of a node hangs until it is deleted: in the end by a person"
 	RejectPods      Cause = "a kubelet rejects all pods for some turns"
 	NewLeader       Cause = "another operator leads: the one before ends after a pass, or before a request"
 	LeaderClock     Cause = "another operator leads, with a clock that is hours off"
@@ -100,11 +100,6 @@ var causes = []struct {
 	{Hostile, 3, (*Run).forge},
 	{InvalidObject, 2, (*Run).writeExtreme},
 	{breakRule, 0, func(r *Run, _ *rand.Rand) { r.violate("a test", "broken on purpose") }},
-}
-
-// unmended are causes that find a fault which is known and not mended yet. They happen only where they are asked for by name.
-var unmended = map[Cause]string{
-	HangPulls: "a pull that hangs gives its place away after half an hour, and is not tried again before a person deletes its pod",
 }
 
 // Event is something that happens in a run: in a turn, before the pass or before one of its requests.

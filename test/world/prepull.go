@@ -96,7 +96,7 @@ func (r *Run) checkPulled(w Write, uid, skyhook string, goesBack bool) {
 	s := r.server.objects[Skyhooks.Kind][client.ObjectKey{Name: skyhook}]
 	since, isAsked := r.truth.prepullSince[skyhook]
 	isKnown := isAsked && r.turn-since > cachesFollow
-	isOlder := r.truth.nodeSince[uid] == 0 || r.turn-r.truth.nodeSince[uid] > cachesFollow // than pods of another one of its name
+	isOlder := r.truth.nodeSince[uid] == 0 || r.turn-r.truth.nodeSince[uid] > busyTurns // than pods of another one of its name, and what was reserved beside them
 	if s == nil || !isKnown || !isOlder || meta(s).GetDeletionTimestamp() != nil || goesBack || r.truth.held[uid][skyhook] || r.hasPod(w.Name, skyhook) {
 		return
 	}
