@@ -6,12 +6,14 @@ package dump
 import (
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/render"
@@ -41,30 +43,66 @@ func (c *Cluster) Redacted() (*Cluster, error) {
 			if !ok {
 				return nil, fmt.Errorf("%s %s cannot be copied", gvk.Kind, o.GetName())
 			}
+			stripObject(c, out.Operator.Namespace)
 			objects = append(objects, c)
 			switch c := c.(type) {
 			case *v1alpha1.Skyhook:
 				hooks = append(hooks, c)
 			case *corev1.ConfigMap:
 				configMaps = append(configMaps, c)
-			case *nodeopv1.NodeOp:
-				for i := range c.Spec.Env {
-					if c.Spec.Env[i].Value != "" {
-						c.Spec.Env[i].Value = redact(c.Spec.Env[i].Value)
-					}
-				}
+			default:
+				redactEnv(reflect.ValueOf(c), redact)
 			}
 		}
 	}
 	renamed := newReplacer(render.Redact(hooks, configMaps, c.Operator.Skyhook(""), redact))
+	replaced := slices.Collect(maps.Values(replacements))
+	for _, s := range hooks { // what is in no definition
+		redactEnv(reflect.ValueOf(s), func(value string) string {
+			if slices.Contains(replaced, value) {
+				return value
+			}
+			return redact(value)
+		})
+	}
 	err = forEach(len(objects), func(i int) error {
-		c.trimObject(objects[i], renamed)
+		trimMetadata(objects[i], renamed)
 		return out.Put(objects[i])
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// redactEnv replaces the values of all environment variables in a part of an object, of whatever kind it is.
+func redactEnv(part reflect.Value, redact func(string) string) {
+	switch part.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !part.IsNil() {
+			redactEnv(part.Elem(), redact)
+		}
+	case reflect.Slice:
+		for i := range part.Len() {
+			redactEnv(part.Index(i), redact)
+		}
+	case reflect.Map:
+		for entries := part.MapRange(); entries.Next(); {
+			value := reflect.New(part.Type().Elem()).Elem()
+			value.Set(entries.Value())
+			redactEnv(value, redact)
+			part.SetMapIndex(entries.Key(), value)
+		}
+	case reflect.Struct:
+		for i := range part.NumField() {
+			if part.Type().Field(i).IsExported() {
+				redactEnv(part.Field(i), redact)
+			}
+		}
+		if value := part.FieldByName("Value"); part.Type().Name() == "EnvVar" && value.String() != "" {
+			value.SetString(redact(value.String()))
+		}
+	}
 }
 
 // newReplacer replaces hashes of values by hashes of their replacements.
@@ -76,8 +114,8 @@ func newReplacer(hashes map[string]string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// trimObject removes from an object what no decision reads.
-func (c *Cluster) trimObject(o client.Object, renamed *strings.Replacer) {
+// trimMetadata removes from the metadata of an object what no decision reads.
+func trimMetadata(o client.Object, renamed *strings.Replacer) {
 	o.SetManagedFields(nil)
 	o.SetSelfLink("")
 	annotations := maps.Clone(o.GetAnnotations())
@@ -88,14 +126,20 @@ func (c *Cluster) trimObject(o client.Object, renamed *strings.Replacer) {
 		annotations[key] = renamed.Replace(value)
 	}
 	o.SetAnnotations(annotations)
+}
+
+// stripObject removes from an object what no decision reads. The operator is in the namespace.
+func stripObject(o client.Object, namespace string) {
 	switch o := o.(type) {
 	case *corev1.Node:
 		cluster.StripNode(o)
 	case *corev1.Pod:
-		if o.Namespace == c.Operator.Namespace && o.Labels[v1alpha1.LabelName] != "" {
+		if o.Namespace == namespace && o.Labels[v1alpha1.LabelName] != "" {
 			cluster.StripPod(o)
 			return
 		}
 		cluster.StripWorkload(o)
+	case *batchv1.Job:
+		cluster.StripJob(o)
 	}
 }
