@@ -52,10 +52,13 @@ func (r Recorder) recordRun(a rollout.Action, n *node.Node) (node.Edit, error) {
 	return e, nil
 }
 
-// isLost reports whether the pod of a step is gone, so that nobody knows whether it began. One that is replaced because of an edit had not.
+// isLost reports whether the pod of a step is gone, so that nobody knows whether it began. One that is replaced because of an edit, or because
+// several stages could not start in it, had not.
 func (r Recorder) isLost(st *plan.Step) bool {
-	e := plan.NewEntry(st.Key, r.Target.On.State[st.Key], r.Target.Record.Packages[st.Key])
-	return e.Stage == st.Stage && e.IsUnderWay() && e.Record != nil && !plan.WasEdited(st, e.Record)
+	rec := &r.Target.Record
+	e := plan.NewEntry(st.Key, r.Target.On.State[st.Key], rec.Packages[st.Key])
+	isReplaced := e.Record != nil && plan.WasEdited(st, e.Record) || rec.Apart && rec.Queues[st.ID].ID != ""
+	return e.Stage == st.Stage && e.IsUnderWay() && !isReplaced
 }
 
 // StatusDuring returns the status of an admitted node: erroring while a stage has failed and not succeeded since.
