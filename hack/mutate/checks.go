@@ -16,10 +16,10 @@ var checks = []struct {
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/metadata.go", [][]string{{"./internal/cluster", "-run", "TestStageSeesLabels"}}},
 	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates", "./internal/cluster/writecache"}, worldRuns}},
-	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart"}}},
+	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart|TestRemovalGuard"}}},
+	{"internal/cli/preview/", [][]string{{"./internal/cli", "-run", "TestFrom/waves"}}},
 	{"internal/view/", [][]string{{"./internal/cli", "-run", "TestFrom"}}},
 	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
-	{"internal/", [][]string{{"./internal/packagecli/...", "./internal/output", "-run", "TestStepsCannotLeave|IsBounded|TestClean"}}},
 }
 
 // worldRuns are random runs of a whole cluster.
@@ -32,6 +32,5 @@ func testsFor(file string) [][]string {
 			return c.tests
 		}
 	}
-	folder, _, _ := strings.Cut(strings.TrimPrefix(file, "internal/"), "/")
-	return [][]string{{"./internal/" + folder + "/..."}}
+	return [][]string{{"./" + strings.Join(strings.Split(file, "/")[:2], "/") + "/..."}}
 }

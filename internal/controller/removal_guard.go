@@ -27,6 +27,10 @@ import (
 // partOf selects what an installation consists of.
 const partOf = "skyhook-operator"
 
+// guardInterval is how often the policies are applied again, because nobody says when somebody deletes or changes them: the operator may
+// not watch the policies of others.
+const guardInterval = time.Minute
+
 // removalGuard has the API server refuse to delete the operator while something needs it. `kubectl delete -k` deletes the
 // operator, its roles and the CRDs at the same moment: objects with a finalizer of ours would then never go. For Skyhooks,
 // the policy itself looks for one. NodeOps are namespaced, which such a policy cannot look up for cluster-scoped objects,
@@ -66,18 +70,28 @@ func runRemovalGuard(ctx context.Context, c client.Client, informers cache.Cache
 	}); err != nil {
 		return fmt.Errorf("watching NodeOps: %w", err)
 	}
+	again := time.NewTicker(guardInterval)
+	defer again.Stop()
+	g.run(ctx, again.C, log)
+	return nil
+}
+
+// run updates the policies when it is requested, and applies all of them at each tick.
+func (g *removalGuard) run(ctx context.Context, again <-chan time.Time, log logr.Logger) {
 	for {
 		if err := g.syncPolicies(ctx); err != nil && ctx.Err() == nil {
 			log.Error(err, "cannot update the policies that guard the removal of the operator")
 			if !sleep(ctx, 5*time.Second) {
-				return nil
+				return
 			}
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-g.requests:
+		case <-again:
+			g.bound = nil
 		}
 	}
 }
