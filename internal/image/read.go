@@ -67,6 +67,11 @@ func ReadArchive(r io.Reader) ([]Named, error) {
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
+		for key := range h.PAXRecords {
+			if strings.HasPrefix(key, "GNU.sparse.") { // of a few bytes it would become what its header says
+				return nil, fmt.Errorf("%s is a sparse file, which no image has", h.Name)
+			}
+		}
 		content, err := io.ReadAll(in)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", h.Name, err)

@@ -40,7 +40,7 @@ func newPages() ui.Pages {
 }
 
 // newServer returns a server that answers without a network.
-func newServer(t *testing.T, pages ui.Pages) *ui.Server {
+func newServer(t testing.TB, pages ui.Pages) *ui.Server {
 	t.Helper()
 	s, err := ui.New(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8900}, pages)
 	if err != nil {
