@@ -67,27 +67,6 @@ func (g Registry) Push(ctx context.Context, ref string, idx v1.ImageIndex) (stri
 	return r.Context().Digest(digest.String()).Name(), nil
 }
 
-// PushFile writes a manifest with one file and its configuration, such as a Helm chart, under a reference and returns the
-// reference by digest.
-func (g Registry) PushFile(ctx context.Context, ref string, config, file Blob, annotations map[string]string) (string, error) {
-	r, err := g.Reference(ref)
-	if err != nil {
-		return "", err
-	}
-	img, err := newManifest(v1.Manifest{Annotations: annotations}, config, file)
-	if err != nil {
-		return "", fmt.Errorf("pushing %s: %w", ref, err)
-	}
-	if err := remote.Write(r, img, g.RemoteOptions(ctx)...); err != nil {
-		return "", fmt.Errorf("pushing %s: %w", ref, err)
-	}
-	digest, err := img.Digest()
-	if err != nil {
-		return "", fmt.Errorf("pushing %s: %w", ref, err)
-	}
-	return r.Context().Digest(digest.String()).Name(), nil
-}
-
 // Pull finds the index of a reference; its blobs are fetched when they are read. A single image comes as an index of
 // its own.
 func (g Registry) Pull(ctx context.Context, ref string) (v1.ImageIndex, error) {
