@@ -17,7 +17,7 @@ type Listing struct {
 	Size     int64 // bytes to pull: manifest, configuration and compressed layers
 }
 
-// List returns the index and then its images, in their order.
+// List returns the index and then its images, in their order. It returns an error when there is too much to pull.
 func List(idx v1.ImageIndex) ([]Listing, error) {
 	digest, err := idx.Digest()
 	if err != nil {
@@ -31,7 +31,7 @@ func List(idx v1.ImageIndex) ([]Listing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading index %s: %w", digest, err)
 	}
-	lines := []Listing{{Digest: digest, Size: size}}
+	lines, budget := []Listing{{Digest: digest, Size: size}}, Budget{}
 	for _, d := range manifest.Manifests {
 		if !d.MediaType.IsImage() {
 			continue
@@ -50,6 +50,9 @@ func List(idx v1.ImageIndex) ([]Listing, error) {
 		}
 		for _, l := range m.Layers {
 			line.Size += l.Size
+		}
+		if err := budget.Add(1, line.Size); err != nil {
+			return nil, fmt.Errorf("reading index %s: %w", digest, err)
 		}
 		lines = append(lines, line)
 	}

@@ -24,6 +24,26 @@ import (
 // blobs are the files of an archive or a layout, by digest. The digest of each is checked.
 type blobs map[v1.Hash][]byte
 
+// The most that is read of one archive, layout or image. What is small in an archive could fill the memory or a disk.
+const (
+	MaxBytes = 1 << 30
+	MaxFiles = 100_000
+)
+
+// Budget counts what was read of an archive, layout or image.
+type Budget struct{ files, bytes int64 }
+
+// Add counts files and bytes. It returns an error when they are too many.
+func (b *Budget) Add(files, bytes int64) error {
+	if b.files, b.bytes = b.files+files, b.bytes+bytes; b.files > MaxFiles || b.bytes > MaxBytes {
+		return fmt.Errorf("it has more than %d GiB or more than %d files, the most that is read", MaxBytes>>30, MaxFiles)
+	}
+	return nil
+}
+
+// Write counts bytes that were read.
+func (b *Budget) Write(p []byte) (int, error) { return len(p), b.Add(0, int64(len(p))) }
+
 // ReadFile reads the images of an OCI archive, or of an OCI layout when the path is a folder.
 func ReadFile(file string) ([]Named, error) {
 	st, err := os.Stat(file)

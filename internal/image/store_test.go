@@ -18,6 +18,9 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -220,7 +223,7 @@ func TestArchivesAreBounded(t *testing.T) {
 	if err := w.WriteHeader(&tar.Header{Name: "blobs/sha256/0", Size: MaxBytes + 1}); err != nil {
 		t.Fatal(err)
 	}
-	const want = "it has more than 1 GiB, which is the most that is read"
+	const want = "it has more than 1 GiB or"
 	if _, err := ReadArchive(&archive); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a large archive gives %v", err)
 	}
@@ -240,5 +243,29 @@ func TestArchivesAreBounded(t *testing.T) {
 	}
 	if err := budget.Add(1, 0); err == nil || !strings.Contains(err.Error(), "100000 files") {
 		t.Errorf("one file more gives %v", err)
+	}
+}
+
+// A largeIndex has one image with a layer of more than is read.
+type largeIndex struct{ index }
+
+type index = v1.ImageIndex // which has a method of that name
+
+type largeImage struct{ v1.Image }
+
+func (largeIndex) IndexManifest() (*v1.IndexManifest, error) {
+	return &v1.IndexManifest{Manifests: []v1.Descriptor{{MediaType: types.OCIManifestSchema1}}}, nil
+}
+func (largeIndex) Image(v1.Hash) (v1.Image, error) { return largeImage{}, nil }
+func (largeImage) Manifest() (*v1.Manifest, error) {
+	return &v1.Manifest{Layers: []v1.Descriptor{{Size: MaxBytes + 1}}}, nil
+}
+
+func TestPullIsBounded(t *testing.T) {
+	if _, err := List(largeIndex{empty.Index}); err == nil || !strings.Contains(err.Error(), "more than 1 GiB") {
+		t.Errorf("a large image is pulled: %v", err)
+	}
+	if _, err := List(empty.Index); err != nil {
+		t.Error(err)
 	}
 }

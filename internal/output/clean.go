@@ -26,20 +26,14 @@ type cleanWriter struct {
 func (w *cleanWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	text := w.rest + string(p)
 	var b strings.Builder
-	for w.rest = ""; text != ""; {
-		if rest, isOurs := strings.CutPrefix(text, ours); isOurs {
-			b.WriteString("\x1b[")
-			text = rest
-			continue
-		}
-		if !utf8.FullRuneInString(text) {
-			w.rest = text
-			break
-		}
+	text := w.rest + string(p)
+	for utf8.FullRuneInString(text) && text != "" {
 		r, size := utf8.DecodeRuneInString(text)
 		switch {
+		case strings.HasPrefix(text, ours):
+			size = len(ours)
+			b.WriteString("\x1b[")
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, "\\x%02x", text[0])
 		case r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)):
@@ -49,6 +43,7 @@ func (w *cleanWriter) Write(p []byte) (int, error) {
 		}
 		text = text[size:]
 	}
+	w.rest = text
 	_, err := io.WriteString(w.out, b.String())
 	return len(p), err
 }

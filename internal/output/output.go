@@ -55,27 +55,22 @@ func (p *Printer) Render(answer Answer) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var raw []byte
 	switch format {
 	case JSON:
-		raw, err := json.MarshalIndent(answer.Value, "", "  ")
-		if err != nil {
-			return "", fmt.Errorf("printing the answer: %w", err)
-		}
-		return string(raw) + "\n", nil
+		raw, err = json.MarshalIndent(answer.Value, "", "  ")
+		raw = append(raw, '\n')
 	case YAML:
-		raw, err := yaml.Marshal(answer.Value)
-		if err != nil {
-			return "", fmt.Errorf("printing the answer: %w", err)
-		}
-		return string(raw), nil
+		raw, err = yaml.Marshal(answer.Value)
 	case Name:
-		text := ""
-		for _, name := range answer.Names {
-			text += name + "\n"
-		}
-		return text, nil
+		return strings.Join(append(slices.Clone(answer.Names), ""), "\n"), nil
+	default:
+		return answer.Text(format == Wide), nil
 	}
-	return answer.Text(format == Wide), nil
+	if err != nil {
+		return "", fmt.Errorf("printing the answer: %w", err)
+	}
+	return string(raw), nil
 }
 
 // Print writes an answer to the output stream.

@@ -15,11 +15,10 @@ import (
 
 // Terminal returns the file descriptor of the terminal that is written to; false when the output is no terminal.
 func (p *Printer) Terminal() (int, bool) {
-	out := p.Out
-	if clean, ok := out.(*cleanWriter); ok {
-		out = clean.out
+	f, ok := p.Out.(*os.File)
+	if clean, isClean := p.Out.(*cleanWriter); isClean {
+		f, ok = clean.out.(*os.File)
 	}
-	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0, false
 	}

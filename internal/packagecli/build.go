@@ -223,14 +223,7 @@ func (b *buildOptions) buildIndex(ctx context.Context, dir string) (v1.ImageInde
 // openBaseImage opens the base image.
 func (b *buildOptions) openBaseImage(ctx context.Context) (image.Named, error) {
 	if _, err := os.Stat(b.base); err == nil {
-		images, err := image.ReadFile(b.base)
-		if err != nil {
-			return image.Named{}, fmt.Errorf("reading the base image: %w", err)
-		}
-		if len(images) != 1 {
-			return image.Named{}, fmt.Errorf("reading the base image: %s holds %d images", b.base, len(images))
-		}
-		return images[0], nil
+		return pkgimage.ReadSingle(b.base)
 	}
 	idx, err := b.registry.Pull(ctx, b.base)
 	if err != nil {
@@ -249,10 +242,7 @@ func (b *buildOptions) newResult(idx v1.ImageIndex) (buildResult, error) {
 	if err != nil {
 		return buildResult{}, err
 	}
-	problems := b.problems
-	if problems == nil {
-		problems = pack.Problems{}
-	}
+	problems := append(pack.Problems{}, b.problems...)
 	return buildResult{Reference: b.name.Name(), Digest: digest.String(), Images: list, Problems: problems}, nil
 }
 

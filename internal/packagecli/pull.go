@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
@@ -97,10 +96,10 @@ func (a *packageCommands) pullPackage(ctx context.Context, p *pullOptions, ref s
 			err = os.CopyFS(to, os.DirFS(from.Dir))
 		}
 	default:
-		if err := checkSize(from.Index); err != nil {
-			return fmt.Errorf("pulling %s: %w", ref, err)
-		}
 		sbom, failed := pkgimage.SBOMArtifact(from.Index)
+		if _, tooLarge := image.List(from.Index); tooLarge != nil {
+			failed = fmt.Errorf("pulling %s: %w", ref, tooLarge)
+		}
 		if failed != nil {
 			return failed
 		}
@@ -113,17 +112,4 @@ func (a *packageCommands) pullPackage(ctx context.Context, p *pullOptions, ref s
 		Value: map[string]string{"reference": from.Ref.Name(), "digest": digest.String(), "package": config.Name, "version": config.Version, "file": to},
 		Text:  func(bool) string { return fmt.Sprintf("pulled %s@%s to %s\n", from.Ref.Name(), digest, to) },
 	})
-}
-
-// checkSize refuses an index whose images have too much to pull, for all platforms together.
-func checkSize(idx v1.ImageIndex) error {
-	all, err := image.List(idx)
-	if err != nil {
-		return err
-	}
-	var size int64
-	for _, listed := range all {
-		size += listed.Size
-	}
-	return new(image.Budget).Add(len(all), size)
 }

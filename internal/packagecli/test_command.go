@@ -146,7 +146,7 @@ func (a *packageCommands) runTest(ctx context.Context, t *testOptions, what stri
 			return report, err
 		}
 		defer func() { err = errors.Join(err, older.Close()) }()
-		if err := o.setOlderVersion(older); err != nil {
+		if err := setOlderVersion(&o, older); err != nil {
 			return report, err
 		}
 	}
@@ -154,32 +154,26 @@ func (a *packageCommands) runTest(ctx context.Context, t *testOptions, what stri
 		return report, fmt.Errorf("making a folder for the host: %w", err)
 	}
 	defer func() { err = errors.Join(err, removeHosts(o.Work)) }()
-	return sandbox.RunTest(ctx, []string{os.Args[0], "package", sandboxCommandName}, o.Request, a.ErrOut)
+	return sandbox.RunTest(ctx, []string{os.Args[0], "package", sandboxCommandName}, o, a.ErrOut)
 }
 
-// request is a sandbox.Request under construction.
-type request struct{ sandbox.Request }
-
 // sandboxRequest checks the flags that do not depend on the package.
-func (t *testOptions) sandboxRequest() (request, error) {
-	o := request{sandbox.Request{Root: t.root, Distribution: t.like, Network: t.network, Timeout: t.timeout}}
+func (t *testOptions) sandboxRequest() (sandbox.Request, error) {
+	o := sandbox.Request{Root: t.root, Distribution: t.like, Network: t.network, Timeout: t.timeout}
 	if (t.root == "") == (t.like == "") {
 		return o, errors.New("name the host: --root with a root file system, or --host-like with one of " + strings.Join(sandbox.Distributions, ", "))
 	}
 	if t.like != "" && !slices.Contains(sandbox.Distributions, t.like) {
 		return o, fmt.Errorf("--host-like %q is not one of %s", t.like, strings.Join(sandbox.Distributions, ", "))
 	}
+	var err error
 	if t.root != "" {
 		if st, err := os.Stat(t.root); err != nil || !st.IsDir() {
 			return o, fmt.Errorf("--root %s is not a folder: unpack the root file system there", t.root)
 		}
-	}
-	var err error
-	if o.Root, err = filepath.Abs(t.root); t.root == "" {
-		o.Root = ""
-	}
-	if err != nil {
-		return o, err
+		if o.Root, err = filepath.Abs(t.root); err != nil {
+			return o, err
+		}
 	}
 	o.Agent, err = t.findAgent()
 	return o, err
@@ -223,7 +217,7 @@ func packageVersion(p *pkgimage.Package) (sandbox.Version, error) {
 	return sandbox.Version{Dir: dir, Name: config.Name, Version: config.Version}, err
 }
 
-func (o *request) setOlderVersion(p *pkgimage.Package) error {
+func setOlderVersion(o *sandbox.Request, p *pkgimage.Package) error {
 	older, err := packageVersion(p)
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func (v *validateOptions) checkPackage(p *pkgimage.Package) (validateResult, err
 	}
 	dir := os.DirFS(p.Dir)
 	config, problems := pack.Validate(dir, want)
-	problems = append(problems, lint.Scripts(dir, config)...)
+	problems = append(append(pack.Problems{}, problems...), lint.Scripts(dir, config)...)
 	if p.Index != nil {
 		around, err := pkgimage.CheckSurroundings(p.Index)
 		if err != nil {
@@ -119,9 +119,6 @@ func (v *validateOptions) checkPackage(p *pkgimage.Package) (validateResult, err
 		for i := range problems {
 			problems[i].Severity = pack.Error
 		}
-	}
-	if problems == nil {
-		problems = pack.Problems{}
 	}
 	return validateResult{
 		Package: config.Name, Version: config.Version, Valid: !problems.Failed(),

@@ -64,9 +64,7 @@ func columnsOf(packages map[string]v1alpha1.Package) map[string]int {
 	plan.WalkDependencies(plan.SortedNames(packages), func(name string) []string { return plan.SortedNames(packages[name].DependsOn) },
 		func(name string, dependencies []string) {
 			for _, dep := range dependencies {
-				if _, isThere := packages[dep]; isThere {
-					columns[name] = max(columns[name], columns[dep]+1)
-				}
+				columns[name] = max(columns[name], columns[dep]+1)
 			}
 		})
 	return columns

@@ -60,7 +60,7 @@ func TestColumnsOfManyDependencies(t *testing.T) {
 	}
 	packages["p00"] = v1alpha1.Package{DependsOn: map[string]v1alpha1.PackageVersion{"p01": "1.0.0"}}
 	columns := columnsOf(packages)
-	if columns["missing"] != 0 || columns["p01"] != 0 || columns["p00"] != 1 || columns["p02"] != 2 || columns["p59"] != 59 {
+	if columns["missing"] != 1 || columns["p01"] != 0 || columns["p00"] != 1 || columns["p02"] != 2 || columns["p59"] != 59 {
 		t.Errorf("columns %v", columns)
 	}
 }

@@ -45,7 +45,9 @@ func Open(ctx context.Context, registry image.Registry, what, platform string) (
 		p.Dir = filepath.Dir(what)
 		return p, nil
 	case err == nil:
-		p.Index, err = readSingleImage(what)
+		var read image.Named
+		read, err = ReadSingle(what)
+		p.Index = read.Index
 	case strings.HasPrefix(what, ".") || filepath.IsAbs(what) || !errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("opening package %s: %w", what, err)
 	default:
@@ -64,16 +66,16 @@ func isLayout(dir string) bool {
 	return err == nil
 }
 
-// readSingleImage returns the only image of a layout or archive.
-func readSingleImage(file string) (v1.ImageIndex, error) {
+// ReadSingle returns the only image of a layout or archive.
+func ReadSingle(file string) (image.Named, error) {
 	images, err := image.ReadFile(file)
+	if err == nil && len(images) != 1 {
+		err = fmt.Errorf("%s holds %d images, and one is needed", file, len(images))
+	}
 	if err != nil {
-		return nil, err
+		return image.Named{}, err
 	}
-	if len(images) != 1 {
-		return nil, fmt.Errorf("%s holds %d images; a package is one", file, len(images))
-	}
-	return images[0].Index, nil
+	return images[0], nil
 }
 
 // Close removes the unpacked files.
@@ -120,11 +122,11 @@ func choose(idx v1.ImageIndex, platform string) (v1.Image, string, error) {
 		return img, "linux/" + runtime.GOARCH, nil
 	}
 	all, err := images(idx)
+	if err == nil && len(all) == 0 {
+		err = errors.New("there is no image in it")
+	}
 	if err != nil {
 		return nil, "", err
-	}
-	if len(all) == 0 {
-		return nil, "", errors.New("there is no image in it")
 	}
 	return all[0].Image, all[0].platform, nil
 }

@@ -6,6 +6,7 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -56,10 +57,7 @@ func (o Request) runLifecycles(settings map[string]string) (Report, error) {
 		}
 	}
 	r.Notes = append(r.Notes, o.listUntested()...)
-	r.Passed = true
-	for _, s := range r.Stages {
-		r.Passed = r.Passed && s.Passed
-	}
+	r.Passed = !slices.ContainsFunc(r.Stages, func(s Stage) bool { return !s.Passed })
 	return r, nil
 }
 
@@ -101,7 +99,6 @@ func (o Request) newLifecycle(dir string, settings map[string]string, r *Report)
 
 // testInstall installs the package, changes its config and uninstalls it. It returns the host after the install.
 func (j *lifecycle) testInstall() (snapshot, error) {
-	defer j.close()
 	if err := j.runStage("install", installs, nil); err != nil {
 		return nil, err
 	}
@@ -129,7 +126,6 @@ func (j *lifecycle) testInstall() (snapshot, error) {
 // testUpgrade installs the older version, upgrades and uninstalls it. installed is a host with a fresh install of the
 // newer one.
 func (j *lifecycle) testUpgrade(installed snapshot) error {
-	defer j.close()
 	j.pkg = *j.Older
 	if err := j.runStage("install "+j.pkg.Version, installs, nil); err != nil {
 		return err

@@ -128,15 +128,12 @@ func (o Request) runInNamespaces() (Report, error) {
 // closeOnExec keeps the files that this process has open, also those of a shell, from the programs that it starts.
 func closeOnExec() error {
 	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return fmt.Errorf("looking for open files: %w", err)
-	}
 	for _, d := range open {
-		if fd, err := strconv.Atoi(d.Name()); err == nil && fd > 2 {
+		if fd, e := strconv.Atoi(d.Name()); e == nil && fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}
-	return nil
+	return err
 }
 
 // mountWork makes the work folder a mount, so that it can become a root.
@@ -221,7 +218,7 @@ func (o Request) leaveMachine() error {
 	return nil
 }
 
-// host is a temporary root file system.
+// host is a temporary root file system. It ends with the process, and its mounts with the namespace.
 type host struct {
 	dir          string
 	root         *os.Root // the same directory; writes cannot escape it
@@ -325,6 +322,3 @@ func (h *host) write(name, content string, mode fs.FileMode) error {
 	}
 	return h.root.Chmod(name, mode)
 }
-
-// close closes the root. The mounts disappear with the mount namespace.
-func (h *host) close() error { return h.root.Close() }

@@ -15,6 +15,7 @@ package sandbox
 import (
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -105,9 +106,7 @@ func (s Spec) hasReboot() bool {
 // configAfterChange returns the configMap after the change.
 func (s Spec) configAfterChange() map[string]string {
 	out := map[string]string{}
-	for key, value := range s.Config {
-		out[key] = value
-	}
+	maps.Copy(out, s.Config)
 	for key, value := range s.Change {
 		if value == nil {
 			delete(out, key)

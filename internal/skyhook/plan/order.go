@@ -133,15 +133,13 @@ func (w *Diff) startedStep(e Entry) *Step {
 // orderRemovals puts dependents before what they depend on. Definitions of different times can depend on each other in a
 // cycle; the edge that closes one is left out.
 func (w *Diff) orderRemovals(all []*PackageSteps) {
-	var names []string
 	byName, last := map[string]*PackageSteps{}, map[string]*Definition{}
 	for _, p := range all {
 		if n := len(p.Removal); n > 0 {
 			byName[p.Name], last[p.Name] = p, p.Removal[n-1].Definition
-			names = append(names, p.Name)
 		}
 	}
-	WalkDependencies(names, func(name string) []string { return last[name].DependenciesAmong(last) }, func(name string, dependencies []string) {
+	WalkDependencies(SortedNames(last), func(name string) []string { return last[name].DependenciesAmong(last) }, func(name string, dependencies []string) {
 		for _, dep := range dependencies {
 			first, removal := byName[dep].Removal[0], byName[name].Removal
 			first.After = append(first.After, removal[len(removal)-1].ID)
