@@ -221,7 +221,7 @@ func (c *planCheck) isStoppedByRollback(r *rollout.Rollout, t *rollout.Target) b
 func (c *planCheck) checkRollback(a acting) string {
 	t := a.seen
 	isUnproven := t.Rollback.IfUnproven && isProofLate(c.seen, t)
-	isWithOthers := t.Rollback.IfOthers && c.isStoppedByRollback(a.rollout, t)
+	isWithOthers := t.Rollback.IfOthers && (a.rollout.Rollback.Cause != nil || c.isStoppedByRollback(a.rollout, t))
 	switch {
 	case t.Rollback.Cause != nil:
 		return "it went back already"

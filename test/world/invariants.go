@@ -197,7 +197,8 @@ func (r *Run) checkFinished(s *v1alpha1.Skyhook) {
 
 // checkDeletions checks that what a deletion waits for is said, before anybody repairs that.
 func (r *Run) checkDeletions() {
-	if !r.comesToRest(quietTurns / 4) {
+	hangs := func(h *host) bool { return len(h.hung) > 0 } // until the deadline of its stage
+	if slices.ContainsFunc(slices.Collect(maps.Values(r.hosts)), hangs) || !r.comesToRest(quietTurns/4) {
 		return // something is tried again
 	}
 	for _, key := range r.server.keys(Skyhooks) {

@@ -93,7 +93,7 @@ func (r *Run) isComplete(n *corev1.Node) bool {
 		for name, p := range nestedMap(r.server.objects[Skyhooks.Kind][key], "spec", "packages") {
 			at := s.State[v1alpha1.PackageKey(name, v1alpha1.PackageVersion(nestedString(p.(content), "version")))]
 			isLast := at.State == v1alpha1.StateComplete && (at.Stage == v1alpha1.StageConfig || at.Stage == v1alpha1.StagePostInterrupt)
-			if s.Record.Admitted && s.Record.Rollback == nil && !isLast {
+			if r.truth.admitted[string(n.UID)][key.Name] && s.Record.Rollback == nil && !isLast {
 				return false
 			}
 		}

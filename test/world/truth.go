@@ -187,8 +187,9 @@ func (r *Run) noteRecord(w Write, uid, skyhook, text string) {
 	}
 	set(r.truth.gaveUp, uid, skyhook, gaveUp)
 	if wasAdmitted && !rec.Admitted && text != "" {
-		isPostponed := rec.FinishedAt == nil // its work is not done, and goes on in another visit
-		r.checkRelease(w, skyhook, gaveUp || rec.Skipped || isPostponed)
+		isPostponed := rec.FinishedAt == nil                     // its work is not done, and goes on in another visit
+		isEmpty := rec.Rollback != nil && len(rec.Packages) == 0 // a first install that was taken back: nothing is left to prove
+		r.checkRelease(w, skyhook, gaveUp || rec.Skipped || isPostponed || isEmpty)
 	}
 	was := r.truth.rollbacks[uid+skyhook]
 	if r.truth.rollbacks[uid+skyhook] = ""; rec.Rollback != nil {
