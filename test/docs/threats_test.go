@@ -51,7 +51,7 @@ func hasTest(t *testing.T, folder, name string) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {") {
+		if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {") || strings.Contains(string(text), "\nfunc "+name+"(f *testing.F) {") {
 			return true
 		}
 	}

@@ -145,7 +145,11 @@ func TestWalkAgreesWithKernel(t *testing.T) {
 // resolveByKernel resolves a path with openat2 alone.
 func resolveByKernel(r *Root, name string) (string, error) {
 	rel := strings.TrimPrefix(filepath.Clean(name), "/")
-	fd, err := unix.Openat2(int(r.fd.Fd()), cmp.Or(rel, "."), &unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	how := &unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(int(r.fd.Fd()), cmp.Or(rel, "."), how)
+	for errors.Is(err, unix.EAGAIN) { // something is renamed at the same time
+		fd, err = unix.Openat2(int(r.fd.Fd()), cmp.Or(rel, "."), how)
+	}
 	if err != nil {
 		return "", err
 	}
