@@ -18,7 +18,7 @@ var checks = []struct {
 	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates", "./internal/cluster/writecache"}, worldRuns}},
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart|TestRemovalGuard"}}},
 	{"internal/cli/preview/", [][]string{{"./internal/cli", "-run", "TestFrom/waves"}}},
-	{"internal/view/", [][]string{{"./internal/cli", "-run", "TestFrom"}}},
+	{"internal/view/", [][]string{{"./internal/view"}, {"./internal/cli", "-run", "TestFrom"}}},
 	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
 }
 
