@@ -174,13 +174,13 @@ func (g *groupState) isTopologyFull(t *targetState) bool {
 	return g.hasTopologyLimit(t) && busy >= g.Spread.Limit
 }
 
-// isMember reports whether a target belongs to the open batch. One that is in flight and whose batch is unknown does:
-// a predecessor admitted it.
+// isMember reports whether a target belongs to the open batch. One that is in flight and whose batch is unknown does: a predecessor admitted
+// it. When it has failed for good it counts in the first batch only: its outcome would end every further one at once.
 func (g *groupState) isMember(t *targetState) bool {
 	hasNoBatches := g.usesBatches() && g.Memory.From == 0
 	isBatchUnknown := t.target.Visit.Batch == 0 || hasNoBatches
 	if t.target.Visit.Admitted && isBatchUnknown {
-		return true
+		return !t.hasFailed || g.Memory.Batch <= 1
 	}
 	hasEnded := !t.hasWork || t.target.Visit.Skipped
 	hasBegun := t.target.Visit.Admitted || hasEnded
