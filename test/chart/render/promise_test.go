@@ -444,3 +444,40 @@ func TestNotes(t *testing.T) {
 		t.Errorf("without clean-up the notes say\n%s", notes)
 	}
 }
+
+// TestRightsInNamespaces: with nodeOpNamespaces the operator may create pods and Jobs in these namespaces, and pods in its own; without, in all.
+func TestRightsInNamespaces(t *testing.T) {
+	creates := func(values string) (out []string) {
+		r := renderChart(t, values)
+		note := func(where string, rules []rbacv1.PolicyRule) {
+			for _, rule := range rules {
+				for _, resource := range rule.Resources {
+					if slices.Contains(rule.Verbs, "create") && (resource == "pods" || resource == "jobs") {
+						out = append(out, where+" "+resource)
+					}
+				}
+			}
+		}
+		for _, u := range r.Objects {
+			switch u.GetKind() {
+			case "ClusterRole":
+				note("everywhere", findObject(t, r, u.GetKind(), u.GetName(), &rbacv1.ClusterRole{}).Rules)
+			case "Role":
+				role := &rbacv1.Role{}
+				if err := Into(u, role); err != nil {
+					t.Fatal(err)
+				}
+				note(u.GetNamespace(), role.Rules)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	if diff := cmp.Diff([]string{"everywhere jobs", "everywhere pods"}, creates("")); diff != "" {
+		t.Errorf("by default (-want +got):\n%s", diff)
+	}
+	want := []string{"edge jobs", "edge pods", "ops jobs", "ops pods", "skyhook pods"}
+	if diff := cmp.Diff(want, creates("controllerManager: {manager: {env: {nodeOpNamespaces: \"ops, edge\"}}}")); diff != "" {
+		t.Errorf("with namespaces (-want +got):\n%s", diff)
+	}
+}
