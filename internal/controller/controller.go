@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -147,7 +146,7 @@ func newManager(config *rest.Config, others *otherOperators, o Options) (*stored
 	stop := 10 * time.Second
 	metricsOptions := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if o.MetricsSecure {
-		metricsOptions.SecureServing, metricsOptions.FilterProvider = true, filters.WithAuthenticationAndAuthorization
+		metricsOptions.SecureServing, metricsOptions.FilterProvider = true, guardMetrics
 	}
 	m, err := manager.New(config, manager.Options{
 		Scheme: scheme, Logger: o.Log, Cache: cacheOptions(o.Skyhook.Namespace, stored),
