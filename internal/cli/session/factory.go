@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -44,6 +45,7 @@ func NewFactory(in io.Reader, out, errOut io.Writer, version string) *Factory {
 	flags.WrapConfigFn = func(c *rest.Config) *rest.Config {
 		c.QPS, c.Burst = -1, 0 // a few lists, and writes with a limit of their own
 		c.UserAgent = "kubectl-skyhook/" + version + " skyhook-plugin"
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper { return answering{next, answerLimit} })
 		return c
 	}
 	return &Factory{Printer: &output.Printer{In: in, Out: out, ErrOut: errOut}, Version: version, KubeFlags: flags}
