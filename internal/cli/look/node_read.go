@@ -47,7 +47,7 @@ func AddRead(ctx context.Context, f *session.Factory, v *view.Cluster, out *view
 	return nil
 }
 
-// listEvents returns the events of a node, the newest first. Without the right to list events there are none.
+// listEvents returns the events of a node, the newest first. Those of objects without a namespace are in the default one. Without the right to list events there are none.
 func listEvents(ctx context.Context, f *session.Factory, name string) []view.NodeEvent {
 	out := []view.NodeEvent{}
 	core, err := f.CoreClient()
@@ -57,7 +57,7 @@ func listEvents(ctx context.Context, f *session.Factory, name string) []view.Nod
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	selector := fields.Set{"involvedObject.kind": "Node", "involvedObject.name": name}.AsSelector().String()
-	list, err := core.Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector, Limit: 200})
+	list, err := core.Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: selector, Limit: 200})
 	if err != nil {
 		return append(out, view.NodeEvent{At: time.Now().UTC(), Type: corev1.EventTypeWarning, Reason: "NotListed", Text: err.Error()})
 	}
