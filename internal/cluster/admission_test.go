@@ -105,7 +105,11 @@ func TestDeletionIsRefused(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}, client.DryRunAll)
 	}
-	s.deny(admissionv1.Create, "pods", "true")
+	allow := s.deny(admissionv1.Create, "pods", "true")
+	defer func() {
+		allow()
+		s.Eventually("the policy refuses nothing", func() bool { return !isDenied(probe()) })
+	}()
 	s.Eventually("the policy refuses pods", func() bool { return isDenied(probe()) })
 	s.Must(s.Client.Delete(ctx, own))
 	s.cluster = s.newCluster(s.requests)

@@ -225,6 +225,7 @@ func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
 	o := c.objects
 	c.snapshot.Nodes = make([]rollout.Node, 0, len(o.Nodes))
 	for _, n := range o.Nodes {
+		_, isRefused := o.refused.nodes[n.Name]
 		holds := o.holds(n)
 		for i, h := range holds {
 			isActive := runsOn(pods[h.Owner.Name], n.Name)
@@ -236,7 +237,7 @@ func (c *compiler) addNodes(pods map[string][]*corev1.Pod) {
 		c.snapshot.Nodes = append(c.snapshot.Nodes, rollout.Node{
 			Name: n.Name, UID: n.UID, Created: n.Created, Ready: n.Ready, ReadyAt: n.ReadySince, Cordoned: n.Unschedulable, BootID: n.BootID,
 			Holds: holds, Tainted: n.HasTaint(o.Config.RuntimeTaint), OwnTaint: n.Annotations[record.AutoTaintKey(o.Config.RuntimeTaint)] == "true", Kept: n.IsKeptCordoned(), Known: n.IsKnown(), Self: n.Name == o.Self && o.Self != "",
-			Sending: o.inFlight.nodes[n.Name],
+			Sending: o.inFlight.nodes[n.Name], Refused: isRefused,
 		})
 	}
 }

@@ -85,8 +85,9 @@ func everyMetric(t *testing.T) map[string]bool {
 	b.phases.WithLabelValues("apply").Observe(1)
 	others := newOtherOperators("skyhook", record.NewFakeRecorder(1), logr.Discard())
 	others.gauge.WithLabelValues("elsewhere").Set(1)
+	others.since.WithLabelValues("elsewhere").Set(1)
 	r := prometheus.NewRegistry()
-	if err := errors.Join(b.registerAll(r), r.Register(others.gauge)); err != nil {
+	if err := errors.Join(b.registerAll(r), r.Register(others.gauge), r.Register(others.since)); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()

@@ -34,6 +34,7 @@ type Node struct {
 	ReadyAt  time.Time // since when it is ready; zero if unknown
 	Cordoned bool      // unschedulable, for whatever reason
 	BootID   string    // of the running boot
+	Refused  bool      // the API server refused a moment ago to have it changed
 	Holds    []Hold    // of all owners
 	Tainted  bool      // carries the runtime-required taint
 	OwnTaint bool      // a rollout placed that taint: it goes when no rollout requires it

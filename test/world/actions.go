@@ -284,6 +284,9 @@ func (c *planCheck) isAwaited(s rollout.Reservation) bool {
 		return false
 	}
 	t := r.Targets[at]
+	if nodeOf(c.seen, t).Refused {
+		return false
+	}
 	isObserved := (t.Visit.BatchOf.IsZero() || t.Visit.BatchOf == s.Group) && t.Visit.Batch >= s.Batch
 	return !t.Visit.Admitted && !isObserved && hasWork(t) && t.Group == s.Group && !t.Visit.FinishedAt.After(s.CountsFrom())
 }

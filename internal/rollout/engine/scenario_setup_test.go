@@ -94,6 +94,8 @@ func changeNode(n *rollout.Node, w []string) {
 			n.Known = false
 		case "self":
 			n.Self = true
+		case "refused":
+			n.Refused = value != "no"
 		case "sending":
 			n.Sending = value != "no"
 		case "uid":

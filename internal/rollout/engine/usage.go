@@ -182,10 +182,10 @@ func (c usageCounter) isSettled(s rollout.Reservation) bool {
 	return isDeleting || c.nodeNamed(s.Node) == nil
 }
 
-// hasSeen reports whether an admission was observed on its node, or the node is another one now. What else is known of the target,
-// that something about it is refused for example, says nothing about a request that is still on its way.
+// hasSeen reports whether an admission was observed on its node or refused there, or the node is another one now. What else is known of the
+// target, that its pods are refused for example, says nothing about a request that is still on its way.
 func (t *targetState) hasSeen(s rollout.Reservation) bool {
-	if !t.exists || t.target.Visit.Admitted {
+	if !t.exists || t.target.Visit.Admitted || t.node.Refused {
 		return true
 	}
 	isOfGroup := t.target.Visit.BatchOf.IsZero() || t.target.Visit.BatchOf == s.Group

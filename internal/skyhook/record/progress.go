@@ -58,7 +58,7 @@ func (r Recorder) isLost(st *plan.Step) bool {
 	rec := &r.Target.Record
 	e := plan.NewEntry(st.Key, r.Target.On.State[st.Key], rec.Packages[st.Key])
 	isReplaced := e.Record != nil && plan.WasEdited(st, e.Record) || rec.Apart && rec.Queues[st.ID].ID != ""
-	return e.Stage == st.Stage && e.IsUnderWay() && !isReplaced
+	return e.Stage == st.Stage && e.IsUnderWay() && !isReplaced && plan.FindPod(r.Target.Pods.Work, e) == nil
 }
 
 // StatusDuring returns the status of an admitted node: erroring while a stage has failed and not succeeded since.
