@@ -202,7 +202,7 @@ func (r *Run) deleteBlocked(random *rand.Rand) {
 	}
 	which := random.IntN(7)
 	r.changeAsUser(Skyhooks, key, "to be uninstalled", func(c content) {
-		for name := range part(c, "spec", "packages") {
+		for _, name := range slices.Sorted(maps.Keys(part(c, "spec", "packages"))) {
 			part(c, "spec", "packages", name, "uninstall")["enabled"] = random.IntN(4) > 0
 		}
 		if which < 2 {
