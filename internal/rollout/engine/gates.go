@@ -168,7 +168,7 @@ func isBehindEarlier(t *targetState) bool { return t.findEarlier() != nil }
 func earlierVerdict(t *targetState) rollout.Verdict {
 	e := t.findEarlier()
 	why := e.rollout.reasonOfTurn(t.rollout)
-	if hasOnlyGoneBack := e.target.Rollback.Cause != nil && !e.hasWork && !e.target.Visit.Admitted; hasOnlyGoneBack {
+	if e.isBack() {
 		why.Text = rollout.Shorten(why.Text + "; it went back there, and waits for other packages")
 	}
 	return rollout.Verdict{Phase: rollout.PhaseWaiting, Why: why}

@@ -33,12 +33,10 @@ func (p prover) retireProven() {
 		t.verdict = rollout.Verdict{Phase: rollout.PhaseInFlight, Why: proof.WaitReason(proof.Since)}
 	case t.target.MayRollBackUnproven():
 		retirer(p).rollBack(proof.FailureReason("the node goes back"))
+	case proof.Release && t.target.Rollback.Cause != nil:
+		retirer(p).retireDone() // it went back, and stays a failure
 	case proof.Release:
 		why := proof.FailureReason("the node is given back all the same")
-		if t.target.Rollback.Cause != nil {
-			retirer(p).retireRolledBack(rollout.WithDefaultReason(t.target.Rollback.Cause, rollout.ReasonRolledBack))
-			return
-		}
 		if retirer(p).retireUnfailed(why) {
 			t.verdict = rollout.Verdict{Phase: rollout.PhaseFinished, Why: why}
 		}

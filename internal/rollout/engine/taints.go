@@ -47,10 +47,7 @@ func (p tainter) untaintFinished() {
 
 // isRequired reports whether the node must be prepared by this rollout.
 func (t *targetState) isRequired() bool {
-	if !t.rollout.Taint.Required || t.rollout.Deleting {
-		return false
-	}
-	return t.exists && !t.target.Leaving
+	return t.rollout.Taint.Required && !t.rollout.Deleting && t.exists && !t.target.Leaving
 }
 
 // untaintRetired removes the taint with the target that this plan retires: after it there may be no target left to
@@ -64,8 +61,7 @@ func (p *draftPlan) untaintRetired(t *targetState) {
 
 // isPrepared reports whether workloads may run: the target is complete, or went back to what was complete before.
 func (t *targetState) isPrepared() bool {
-	wentBack := t.target.Rollback.Cause != nil && !t.target.Rollback.First && !t.hasWork && !t.target.Visit.Admitted && t.invalid == nil
-	return t.isComplete() || wentBack
+	return t.isComplete() || t.isBack() && !t.target.Rollback.First
 }
 
 // untaintNode removes the taint of a node unless a target on it is not finished. A failed one is not, nor is one that went back to

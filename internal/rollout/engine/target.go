@@ -193,15 +193,20 @@ func (t *targetState) isUnproven() bool {
 	return t.soak.isOpen || t.target.Unproven != nil && t.group.isOfOpenBatch(t)
 }
 
-// isComplete reports whether the node has what the rollout wants, and was given back. One that went back has not.
-func (t *targetState) isComplete() bool {
-	return !t.hasWork && !t.target.Visit.Admitted && t.invalid == nil && t.target.Rollback.Cause == nil
+// isOver reports whether nothing is left to do on the node, and it was given back.
+func (t *targetState) isOver() bool {
+	return !t.hasWork && !t.target.Visit.Admitted && t.invalid == nil
 }
+
+// isComplete reports whether the node has what the rollout wants, and was given back. One that went back has not.
+func (t *targetState) isComplete() bool { return t.isOver() && t.target.Rollback.Cause == nil }
+
+// isBack reports whether the node went back, and was given back then.
+func (t *targetState) isBack() bool { return t.isOver() && t.target.Rollback.Cause != nil }
 
 // hasPassed reports whether its group counts the target: it is complete, or was taken back with others, and has soaked.
 func (t *targetState) hasPassed() bool {
-	isOver := t.isComplete() || t.target.Rollback.WithOthers && !t.hasWork && !t.target.Visit.Admitted
-	return isOver && !t.isUnproven()
+	return (t.isComplete() || t.isBack() && t.target.Rollback.WithOthers) && !t.isUnproven()
 }
 
 // isLost reports whether the target failed for good, and still has work, is not proven or rolled back.

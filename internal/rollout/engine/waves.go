@@ -91,7 +91,7 @@ func (t *targetState) isAwaited() bool {
 	if t.target.Leaving || t.isExcluded() || !t.rollout.isAwaited() {
 		return false
 	}
-	return t.invalid != nil || !t.hasPassed()
+	return !t.hasPassed()
 }
 
 // isAwaited reports whether groups wait for targets of the rollout at all.
