@@ -207,7 +207,7 @@ func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
 		return oprecord.Change(a, &oprecord.Input{Operation: op.Operation, Node: n, Holds: w.objects.holds(n), Known: op.Node(a.Node), UsualVisit: op.UsualVisit, Now: op.Now})
 	}
 	by := w.compiled.Skyhooks[a.Rollout]
-	if by == nil && w.objects.Orphans[a.Rollout] {
+	if by == nil && (w.objects.Orphans[a.Rollout] || a.Rollout.IsZero()) {
 		by = w.objects.compileDeleted(a.Rollout, n)
 	}
 	if by == nil {

@@ -47,7 +47,7 @@ func checkAction(n *rollout.Node, t *rollout.Target, a rollout.Action) error {
 		return errors.New("the node does not exist")
 	}
 	if t == nil {
-		if a.Verb == rollout.VerbRelease {
+		if a.Verb == rollout.VerbRelease || a.Verb == rollout.VerbUntaint {
 			return nil
 		}
 		return errors.New("the target does not exist")
@@ -63,7 +63,7 @@ type actionWriter struct {
 	*Cluster
 	action rollout.Action
 	node   *rollout.Node
-	target *rollout.Target // nil for the release of a hold without a target
+	target *rollout.Target // nil for the release of a hold, or the end of a taint, without a target
 	now    time.Time       // by the clock of the operator: the time that it records
 }
 

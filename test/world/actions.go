@@ -34,7 +34,7 @@ func (c *planCheck) checkAction(action rollout.Action) string {
 		return "the node does not exist, or is written to"
 	}
 	if a.rollout == nil || a.target == nil {
-		return map[bool]string{false: "the target does not exist"}[a.Verb == rollout.VerbRelease]
+		return map[bool]string{false: "the target does not exist"}[a.Verb == rollout.VerbRelease || a.Verb == rollout.VerbUntaint && c.checkUntaint(a) == ""]
 	}
 	a.seen = findTarget(a.rollout, a.was)
 	if a.seen == nil {

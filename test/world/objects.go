@@ -54,7 +54,7 @@ func newSkyhookSpec(random *rand.Rand) content {
 		}
 		packages[name], names = p, append(names, name)
 	}
-	spec := content{"packages": packages, "nodeSelectors": content{"matchLabels": content{"pool": "gpu"}}}
+	spec := content{"packages": packages, "nodeSelectors": content{"matchLabels": content{"pool": "gpu"}}, "autoTaintNewNodes": true}
 	if random.IntN(4) == 0 {
 		spec["priority"] = int64(100 + random.IntN(3))
 	}

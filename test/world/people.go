@@ -110,6 +110,7 @@ var toggles = []struct {
 	values []any
 }{
 	{"serial", []any{true, false}},
+	{"runtimeRequired", []any{true, true, false}},
 	{"shareReboots", []any{true, false}},
 	{"prepull", []any{true, false}},
 	{"pinImages", []any{true, false}},

@@ -17,12 +17,7 @@ func (r holdReleaser) releaseLeft() {
 		}
 		for _, h := range n.Holds {
 			if why, isLeft := r.checkLeft(n, &h); isLeft {
-				r.plan.Actions = append(r.plan.Actions, rollout.Action{
-					Verb:    rollout.VerbRelease,
-					Rollout: h.Owner,
-					Node:    n.Name,
-					Why:     why,
-				})
+				r.plan.Actions = append(r.plan.Actions, rollout.Action{Verb: rollout.VerbRelease, Rollout: h.Owner, Node: n.Name, Why: why})
 			}
 		}
 	}

@@ -3,7 +3,11 @@
 
 package engine
 
-import "github.com/skyhook-k8s/skyhook/internal/rollout"
+import (
+	"slices"
+
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
+)
 
 // tainter adds and removes the runtime-required taint.
 type tainter struct{ *planner }
@@ -26,21 +30,24 @@ func (p tainter) taintNewNodes() {
 
 // needsTaint reports whether the rollout prepares new nodes and this node is one, or has lost its preparation with a boot.
 func (t *targetState) needsTaint() bool {
-	isActive := t.rollout.Taint.NewNodes && !t.rollout.isBypassed()
-	if !isActive || !t.isRequired() {
-		return false
-	}
-	isUnprepared := !t.node.Known || t.target.Rebooted
-	return isUnprepared && !t.node.Tainted && t.hasWork && t.invalid == nil
+	isActive := t.rollout.Taint.NewNodes && !t.rollout.isBypassed() && t.isRequired()
+	return isActive && (!t.node.Known || t.target.Rebooted) && !t.node.Tainted && t.hasWork && t.invalid == nil
 }
 
 // untaintFinished removes the taint from nodes on which everything that is required is finished, and ours also where nothing is required any
-// more.
+// more, whoever selects the node. What a rollout that cannot be compiled requires, and where, is unknown.
 func (p tainter) untaintFinished() {
 	for i := range p.targets {
-		t := &p.targets[i]
-		if t.exists && (t.isRequired() || t.node.OwnTaint) {
-			p.plan.untaintNode(t)
+		if t := &p.targets[i]; t.isRequired() {
+			p.plan.untaintNode(t.node, t.rollout.Ref)
+		}
+	}
+	if slices.ContainsFunc(p.rollouts, func(r rolloutState) bool { return r.Taint.Required && r.Broken != nil }) {
+		return
+	}
+	for i := range p.nodes {
+		if n := &p.nodes[i]; n.OwnTaint && !n.isDuplicate {
+			p.plan.untaintNode(n, rollout.Ref{})
 		}
 	}
 }
@@ -50,12 +57,10 @@ func (t *targetState) isRequired() bool {
 	return t.rollout.Taint.Required && !t.rollout.Deleting && t.exists && !t.target.Leaving
 }
 
-// untaintRetired removes the taint with the target that this plan retires: after it there may be no target left to
-// do so.
+// untaintRetired removes the taint with the target that this plan retires: after it there may be no target left to do so.
 func (p *draftPlan) untaintRetired(t *targetState) {
-	if t.rollout.Taint.Required || t.node.OwnTaint {
-		t.isRetired = true
-		p.untaintNode(t)
+	if t.rollout.Taint.Required {
+		p.untaintNode(t.node, t.rollout.Ref)
 	}
 }
 
@@ -64,23 +69,18 @@ func (t *targetState) isPrepared() bool {
 	return t.isComplete() || t.isBack() && !t.target.Rollback.First
 }
 
-// untaintNode removes the taint of a node unless a target on it is not finished. A failed one is not, nor is one that went back to
-// nothing: the node is not prepared.
-func (p *draftPlan) untaintNode(t *targetState) {
-	if !t.node.Tainted || t.node.untainted {
+// untaintNode removes the taint of a node, for a rollout or for none, unless a target on it is not finished. A failed one is not, nor is one
+// that went back to nothing: the node is not prepared.
+func (p *draftPlan) untaintNode(n *nodeState, by rollout.Ref) {
+	isUnprepared := func(o *targetState) bool { return !o.isPrepared() && o.isRequired() && !o.isRetired }
+	if !n.Tainted || n.untainted || n.findTarget(isUnprepared) != nil {
 		return
 	}
-	isUnprepared := func(o *targetState) bool {
-		return !o.isPrepared() && o.isRequired() && !o.isRetired
-	}
-	if t.node.findTarget(isUnprepared) != nil {
-		return
-	}
-	t.node.untainted = true
+	n.untainted = true
 	why := rollout.Why{Reason: rollout.ReasonFinished, Text: "everything that is required on the node is finished"}
-	keepsCordon := t.node.findTarget(func(o *targetState) bool { return o.isRequired() && o.rollout.Taint.CordonAfter }) != nil
+	keepsCordon := n.findTarget(func(o *targetState) bool { return o.isRequired() && o.rollout.Taint.CordonAfter }) != nil
 	if keepsCordon {
 		why.Text += "; it is cordoned until somebody makes it schedulable"
 	}
-	p.addAction(t, rollout.VerbUntaint, why).Cordon = keepsCordon
+	p.Actions = append(p.Actions, rollout.Action{Verb: rollout.VerbUntaint, Rollout: by, Node: n.Name, Why: why, Cordon: keepsCordon})
 }
