@@ -22,7 +22,7 @@ func (r recorder) recordOutcomes() {
 	for i := range r.tasks {
 		r.sweepTask(&r.tasks[i])
 	}
-	if !r.target.rollout.Paused {
+	if !r.target.rollout.Paused || r.isDone() {
 		r.plan.sweepOrphans(r.target)
 	}
 	r.markHopeless()
