@@ -5,6 +5,7 @@ package skyhook
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,5 +170,34 @@ func TestPinsOfSpecHaveRoom(t *testing.T) {
 	delete(w.hangs, "z|1.0.0/apply")
 	if ran := w.drive(s); !strings.Contains(ran, "z|1.0.0/config") {
 		t.Errorf("the stage does not complete; it ran %q", ran)
+	}
+}
+
+// TestPinsAtTheLimit has as many digests of other versions as are kept, or one less, beside those of the spec and those that nobody needs: a
+// stage waits for its digest exactly where that will be recorded.
+func TestPinsAtTheLimit(t *testing.T) {
+	pinOf := func(name string) v1alpha1.ImagePin {
+		return v1alpha1.ImagePin{Package: name, Version: "0.1.0", Image: "example.org/p", Digest: testDigest("a"), Node: "n1"}
+	}
+	for others, hasRoom := range map[int]bool{plan.MostPins - 2: true, plan.MostPins - 1: false} {
+		w := newTestCluster(t)
+		w.config.PinImages = true
+		n := w.addNode("n1")
+		s := w.apply("{metadata: {name: demo}, spec: {packages: {z: {version: 0.1.0, image: example.org/p}}}}")
+		s.Status.ImagePins = []v1alpha1.ImagePin{pinOf("z")}
+		state := v1alpha1.NodeState{}
+		for i := range others {
+			name := fmt.Sprintf("p%03d", i)
+			state[name+"|0.1.0"] = v1alpha1.PackageStatus{Name: name, Version: "0.1.0", Image: "example.org/p", Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete}
+			s.Status.ImagePins = append(s.Status.ImagePins, pinOf(name), pinOf("unused-"+name))
+		}
+		n.Annotations[v1alpha1.PrefixNodeState+"demo"] = node.FormatState(state)
+		pull := plan.ImagePull{Key: plan.ImageKey{Name: "y", Version: "0.1.0", Image: "example.org/p"}, Node: "n1", Digest: testDigest("b"), IsByTag: true}
+		c := w.compile(s)
+		c.pulls = []plan.ImagePull{pull}
+		isRecorded := slices.ContainsFunc(c.Status(rollout.Report{}, nil).ImagePins, func(p v1alpha1.ImagePin) bool { return p.Package == "y" })
+		if isNoted := c.facts.IsNoted(pull, nil); isNoted == hasRoom || isRecorded != hasRoom {
+			t.Errorf("with %d others the digest is recorded: %v; nobody waits for that: %v", others, isRecorded, isNoted)
+		}
 	}
 }

@@ -26,6 +26,7 @@ type Facts struct {
 	Frozen    map[string]*Definition // those that a node may record, by hash
 	Revisions []Revision             // that exist, the newest first; nil when they are not known
 	Pins      []v1alpha1.ImagePin    // by which nodes pull: see knownPins
+	OtherPins int                    // how many of them take room of images that the spec does not have; 0 where all have room
 	Key       string                 // of the packages of the spec
 	WentBack  *FirstRollback         // the first node on which the packages of the spec failed, and that goes or went back; nil for none
 	Deleting  bool
@@ -54,6 +55,9 @@ func NewFacts(in *Input) *Facts {
 		f.Packages[name], f.ByHash[d.Hash] = d, d
 	}
 	f.Key = KeyOfDefinitions(f.Packages)
+	if f.PinsImages() && len(f.Pins) >= MostPins-len(f.Packages) {
+		_, f.OtherPins = f.UsefulPins(in.Nodes)
+	}
 	return f
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
@@ -101,7 +102,7 @@ func (k ImageKey) PullKey() string { return strings.Join([]string{k.Name, k.Vers
 // IsNoted reports whether what a pod pulled is recorded already.
 func (f *Facts) IsNoted(pull ImagePull, pin *v1alpha1.ImagePin) bool {
 	if pin == nil {
-		return !f.IsOfSpec(pull.Key) && len(f.Pins) >= f.MostOtherPins() // it will not be
+		return !f.HasRoomFor(pull.Key, f.OtherPins) // it will not be
 	}
 	isSame := !pull.IsByTag || pull.Digest == pin.Digest
 	hasRoom := len(pin.Deviations) < MostDeviations
@@ -114,8 +115,36 @@ func (f *Facts) IsOfSpec(key ImageKey) bool {
 	return d != nil && d.ImageKey() == key
 }
 
-// MostOtherPins bounds the digests of images that are not of the spec: those of the spec have room in any case.
-func (f *Facts) MostOtherPins() int { return MostPins - len(f.Packages) }
+// HasRoomFor reports whether the digest of an image can be recorded beside this many of images that are not of the spec: those of the spec have
+// room in any case.
+func (f *Facts) HasRoomFor(key ImageKey, others int) bool {
+	return f.IsOfSpec(key) || others < MostPins-len(f.Packages)
+}
+
+// UsefulPins returns the digests by which nodes pull of versions that the spec has or a node records, as far as they have room, and how many are
+// of images that the spec does not have.
+func (f *Facts) UsefulPins(nodes []*node.Node) (out []v1alpha1.ImagePin, others int) {
+	isUsed := map[string]bool{}
+	for _, d := range f.Packages {
+		isUsed[d.Key()] = true
+	}
+	for _, n := range nodes {
+		for key := range n.Skyhook(f.Skyhook.Name).State {
+			isUsed[key] = true
+		}
+	}
+	for i := range f.Pins {
+		p := f.Pins[i].DeepCopy()
+		if !isUsed[p.Package+"|"+p.Version] || !podstate.ValidDigest.MatchString(p.Digest) || !f.HasRoomFor(KeyOfPin(*p), others) {
+			continue
+		}
+		if !f.IsOfSpec(KeyOfPin(*p)) {
+			others++
+		}
+		out = append(out, *p)
+	}
+	return out, others
+}
 
 // HasPulledRecorded reports whether a pod pulled by tag what is recorded by now: it need not be replaced.
 func (f *Facts) HasPulledRecorded(st *Step, pod *podstate.Pod) bool {

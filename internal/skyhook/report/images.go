@@ -12,7 +12,6 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
 // imagePins returns the digests to record: those that are recorded and still of use, and those of new images, each as the
@@ -21,7 +20,12 @@ func (rep Reporter) imagePins() []v1alpha1.ImagePin {
 	if !rep.Facts.PinsImages() {
 		return nil
 	}
-	out, others := rep.keptPins()
+	out, others := rep.Facts.UsefulPins(rep.Nodes)
+	for i := range out {
+		if out[i].Deviations = slices.DeleteFunc(out[i].Deviations, rep.isGone); len(out[i].Deviations) == 0 {
+			out[i].Deviations = nil
+		}
+	}
 	pulls := slices.Clone(rep.Pulls)
 	slices.SortFunc(pulls, func(a, b plan.ImagePull) int {
 		return cmp.Or(a.PodStart.Compare(b.PodStart), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Key.String(), b.Key.String()))
@@ -31,7 +35,7 @@ func (rep Reporter) imagePins() []v1alpha1.ImagePin {
 		switch {
 		case at >= 0:
 			noteDeviation(&out[at], pull)
-		case pull.IsByTag && (rep.Facts.IsOfSpec(pull.Key) || others < rep.Facts.MostOtherPins()):
+		case pull.IsByTag && rep.Facts.HasRoomFor(pull.Key, others):
 			if !rep.Facts.IsOfSpec(pull.Key) {
 				others++
 			}
@@ -47,28 +51,9 @@ func (rep Reporter) imagePins() []v1alpha1.ImagePin {
 	return out
 }
 
-// keptPins returns the recorded digests that are of use, also those that a revision kept, without deviations of nodes that are gone, and how many
-// are of images that the spec does not have.
-func (rep Reporter) keptPins() (out []v1alpha1.ImagePin, others int) {
-	isUsed := rep.usedVersions()
-	isGone := func(d v1alpha1.ImageDeviation) bool {
-		return !slices.ContainsFunc(rep.Nodes, func(n *node.Node) bool { return n.Name == d.Node })
-	}
-	for i := range rep.Facts.Pins {
-		p := rep.Facts.Pins[i].DeepCopy()
-		isOther := !rep.Facts.IsOfSpec(plan.KeyOfPin(*p))
-		if !isUsed[p.Package+"|"+p.Version] || !podstate.ValidDigest.MatchString(p.Digest) || isOther && others == rep.Facts.MostOtherPins() {
-			continue
-		}
-		if isOther {
-			others++
-		}
-		if p.Deviations = slices.DeleteFunc(p.Deviations, isGone); len(p.Deviations) == 0 {
-			p.Deviations = nil
-		}
-		out = append(out, *p)
-	}
-	return out, others
+// isGone reports whether the node that pulled something else does not exist any more.
+func (rep Reporter) isGone(d v1alpha1.ImageDeviation) bool {
+	return !slices.ContainsFunc(rep.Nodes, func(n *node.Node) bool { return n.Name == d.Node })
 }
 
 // noteDeviation adds a node that pulled something else by tag, and removes one that was installed from the recorded digest
@@ -85,18 +70,4 @@ func noteDeviation(pin *v1alpha1.ImagePin, pull plan.ImagePull) {
 	case len(pin.Deviations) < plan.MostDeviations:
 		pin.Deviations = append(pin.Deviations, v1alpha1.ImageDeviation{Node: pull.Node, Digest: pull.Digest})
 	}
-}
-
-// usedVersions returns the versions of packages, as in a nodeState, that the spec has or that a node records.
-func (rep Reporter) usedVersions() map[string]bool {
-	out := map[string]bool{}
-	for _, d := range rep.Facts.Packages {
-		out[d.Key()] = true
-	}
-	for i := range rep.Targets {
-		for key := range rep.Targets[i].On.State {
-			out[key] = true
-		}
-	}
-	return out
 }
