@@ -62,14 +62,16 @@ func (e Endpoints) readToken(address string) (string, error) {
 	return token, nil
 }
 
-// isBelow reports whether a URL begins with an allowed one: the same scheme, user and host, and a path below its path.
+// isBelow reports whether a URL begins with an allowed one: the same scheme and host, and a path below its path. It may have the user of the
+// allowed one, or none: who edits policies must not try passwords through the operator.
 func isBelow(u *url.URL, allowed string) bool {
 	a, err := url.Parse(allowed)
 	if err != nil || u.Scheme != a.Scheme || !strings.EqualFold(u.Host, a.Host) || strings.Contains(u.Path, "..") {
 		return false
 	}
+	isOtherUser := u.User != nil && (a.User == nil || *u.User != *a.User)
 	path := strings.TrimSuffix(a.Path, "/")
-	return u.Path == path || strings.HasPrefix(u.Path, path+"/")
+	return !isOtherUser && (u.Path == path || strings.HasPrefix(u.Path, path+"/"))
 }
 
 // serviceHost returns the host name of a Service in the cluster's domain; empty when a name is none.

@@ -15,7 +15,7 @@ import (
 
 // TestResolve lists the addresses that policies may name.
 func TestResolve(t *testing.T) {
-	e := Endpoints{Allowed: []string{"https://metrics.example.com/tenant", "http://10.0.0.1:9090"}, Namespace: "skyhook"}
+	e := Endpoints{Allowed: []string{"https://metrics.example.com/tenant", "http://10.0.0.1:9090", "https://me:secret@other.example.com"}, Namespace: "skyhook"}
 	for raw, want := range map[string]string{
 		"http://prometheus":                              "http://prometheus.skyhook.svc",
 		"http://prometheus.monitoring:9090/path":         "http://prometheus.monitoring.svc:9090/path",
@@ -28,6 +28,11 @@ func TestResolve(t *testing.T) {
 		"https://metrics.example.com/tenant/../admin":    "",
 		"http://metrics.example.com/tenant":              "",
 		"https://metrics.example.com:444/tenant":         "",
+		"https://me:secret@metrics.example.com/tenant":   "",
+		"https://me:secret@other.example.com":            "https://me:secret@other.example.com",
+		"https://me:guessed@other.example.com":           "",
+		"https://me@other.example.com":                   "",
+		"https://other.example.com/path":                 "https://other.example.com/path",
 		"http://10.0.0.1:9090":                           "http://10.0.0.1:9090",
 		"http://10.0.0.2:9090":                           "",
 		"http://169.254.169.254/latest/meta-data":        "",
