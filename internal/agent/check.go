@@ -146,7 +146,7 @@ func digestPackage(copied *host.Dir) (string, error) {
 		} else if digest, err = copied.Readlink(file); err != nil {
 			return "", err
 		}
-		record.WriteFramed(sum, file, digest)
+		pack.WriteFramed(sum, file, digest)
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -151,21 +151,21 @@ func isCurrent(s Situation, m record.Step) bool {
 // stepKey is the digest of everything that defines a step: its file, arguments, values and config.
 func stepKey(s Situation, index int, step pack.Step) string {
 	h := sha256.New()
-	record.WriteFramed(h, "skyhook step 1", string(s.Mode), fmt.Sprint(index), step.Name, step.File(), s.Scripts[step.File()], s.ConfigDigest, s.Config.Version)
+	pack.WriteFramed(h, "skyhook step 1", string(s.Mode), fmt.Sprint(index), step.Name, step.File(), s.Scripts[step.File()], s.ConfigDigest, s.Config.Version)
 	for _, a := range step.Arguments {
 		value := ""
 		if name, ok := strings.CutPrefix(a, pack.EnvArgument); ok {
 			value = s.Env[name]
 		}
-		record.WriteFramed(h, a, value)
+		pack.WriteFramed(h, a, value)
 	}
-	record.WriteFramed(h, "codes")
+	pack.WriteFramed(h, "codes")
 	for _, c := range step.ReturnCodes {
-		record.WriteFramed(h, fmt.Sprint(c))
+		pack.WriteFramed(h, fmt.Sprint(c))
 	}
-	record.WriteFramed(h, "env")
+	pack.WriteFramed(h, "env")
 	for _, name := range slices.Sorted(maps.Keys(step.Env)) {
-		record.WriteFramed(h, name, step.Env[name])
+		pack.WriteFramed(h, name, step.Env[name])
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -6,6 +6,7 @@ package pack
 import (
 	"io/fs"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -129,6 +130,10 @@ func TestConfigDigestFS(t *testing.T) {
 	}
 	if _, err := ConfigDigestFS(fstest.MapFS{"gone": {Data: []byte("nowhere"), Mode: fs.ModeSymlink | 0o777}}); err == nil {
 		t.Error("a dangling link is no key")
+	}
+	large := &fstest.MapFile{Data: make([]byte, MaxConfig/2+1)}
+	if _, err := ConfigDigestFS(fstest.MapFS{"a": large, "b": large}); err == nil || !strings.Contains(err.Error(), "config file b: with it the files of its folder have more than 4 MiB") {
+		t.Errorf("files without a bound: %v", err)
 	}
 	gone, err := fs.Sub(plain, "nowhere")
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
-	"github.com/skyhook-k8s/skyhook/internal/agent/record"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
@@ -164,7 +163,7 @@ func (p *imagePackage) digestIn(dir *os.Root) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		record.WriteFramed(sum, name, mode.String(), content)
+		pack.WriteFramed(sum, name, mode.String(), content)
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -243,6 +244,19 @@ func TestRandomDeliveries(t *testing.T) {
 	}
 	if kills < 80 {
 		t.Errorf("only %d kills", kills)
+	}
+}
+
+// TestMountedFilesAreBounded: a config that is larger than any ConfigMap is not read.
+func TestMountedFilesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, pack.MaxConfig/2+1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := readMount(dir); err == nil || !strings.Contains(err.Error(), "more than 4 MiB") {
+		t.Errorf("%v", err)
 	}
 }
 

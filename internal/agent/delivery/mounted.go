@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -21,29 +22,28 @@ import (
 // mountedFiles are the config and the metadata of the node that are mounted beside the image of the package.
 type mountedFiles struct {
 	names        []string // as in the copy on the host, such as configmaps/key; sorted
-	files        map[string]mountedFile
+	files        map[string]pack.MountedFile
 	configDigest string
-}
-
-type mountedFile struct {
-	content []byte
-	mode    fs.FileMode
 }
 
 // readMounted reads the files that are mounted. Another config than that of this stage is an error.
 func (d *Delivery) readMounted() (*mountedFiles, error) {
-	m := &mountedFiles{files: map[string]mountedFile{}}
+	m := &mountedFiles{files: map[string]pack.MountedFile{}}
 	config := map[string]string{}
 	for _, dir := range mountedDirs {
-		if err := m.read(path.Join(d.SourceDir, dir), dir); err != nil {
+		files, err := readMount(path.Join(d.SourceDir, dir))
+		if err != nil {
 			return nil, err
 		}
-	}
-	for _, name := range m.names {
-		if key, isConfig := strings.CutPrefix(name, pack.ConfigMapDir+"/"); isConfig {
-			config[key] = string(m.files[name].content)
+		for name, f := range files {
+			if dir == pack.ConfigMapDir {
+				config[name] = string(f.Content)
+			}
+			f.Mode = host.PrivateMode(f.Mode)
+			m.files[path.Join(dir, name)] = f
 		}
 	}
+	m.names = slices.Sorted(maps.Keys(m.files))
 	m.configDigest = pack.ConfigDigest(config)
 	if d.ConfigDigest == "" || m.configDigest == d.ConfigDigest {
 		return m, nil
@@ -51,37 +51,16 @@ func (d *Delivery) readMounted() (*mountedFiles, error) {
 	return nil, fault.New(pack.RetryLater, "the package's config that is mounted (digest %.12s) is not the one this stage was made for (%.12s); nothing was run, and the next attempt looks again", m.configDigest, d.ConfigDigest)
 }
 
-// read reads the files of one mount. Names that start with ".." are the kubelet's own.
-func (m *mountedFiles) read(from, dir string) error {
+func readMount(from string) (map[string]pack.MountedFile, error) {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading what is mounted: %w", err)
+		return nil, fmt.Errorf("reading what is mounted: %w", err)
 	}
 	defer root.Close()
-	list, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", from, err)
-	}
-	for _, e := range list {
-		st, err := root.Stat(e.Name()) // of the target of the link
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", from, err)
-		}
-		if strings.HasPrefix(e.Name(), "..") || !st.Mode().IsRegular() {
-			continue
-		}
-		content, err := root.ReadFile(e.Name())
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", from, err)
-		}
-		name := path.Join(dir, e.Name())
-		m.names = append(m.names, name)
-		m.files[name] = mountedFile{content: content, mode: host.PrivateMode(st.Mode())}
-	}
-	return nil
+	return pack.ReadMounted(root.FS())
 }
 
 // write writes one file to a copy of the package.
@@ -91,7 +70,7 @@ func (m *mountedFiles) write(parent *host.Dir, at, name string) error {
 		return fmt.Errorf("making %s on the host: %w", path.Join(parent.Path, dir), err)
 	}
 	f := m.files[name]
-	return parent.WriteUnsynced(path.Join(at, name), string(f.content), f.mode)
+	return parent.WriteUnsynced(path.Join(at, name), string(f.Content), f.Mode)
 }
 
 // renewMounted makes config and metadata of the copy on the host what is mounted. It changes only what differs, and lists new files in the
@@ -159,7 +138,7 @@ func (m *mountedFiles) findDiffering(parent *host.Dir, place string) (differing 
 		case err != nil || !st.Mode().IsRegular():
 			return nil, false
 		}
-		if now, err := parent.ReadFile(at); err != nil || st.Mode() != m.files[name].mode || !bytes.Equal(now, m.files[name].content) {
+		if now, err := parent.ReadFile(at); err != nil || st.Mode() != m.files[name].Mode || !bytes.Equal(now, m.files[name].Content) {
 			differing = append(differing, name)
 		}
 	}

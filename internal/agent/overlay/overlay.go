@@ -132,12 +132,12 @@ func planRemoval(root *host.Root, f record.File) (Change, error) {
 }
 
 func findFile(was record.Overlay, at string) *record.File {
-	for _, f := range was.Files {
-		if f.Path == at {
-			return &f
-		}
+	i, found := slices.BinarySearchFunc(was.Files, at, func(f record.File, at string) int { return strings.Compare(f.Path, at) })
+	if !found {
+		return nil
 	}
-	return nil
+	f := was.Files[i]
+	return &f
 }
 
 // hasSameContent reports whether two paths have the same content. Owners do not count.
@@ -268,7 +268,7 @@ func (o *Overlay) recordOverlay(changes []Change, fresh []string) (*host.Dir, er
 // planRecord returns the record with the changes, and those that replace a file which is nobody's backup yet.
 func (o *Overlay) planRecord(changes []Change, fresh []string) (next record.Package, replaced []Change) {
 	next = *o.Record
-	next.Overlay = record.Overlay{Files: slices.Clone(next.Overlay.Files), Dirs: slices.Clone(next.Overlay.Dirs)}
+	var files []record.File
 	for _, c := range changes {
 		if c.from == "" {
 			continue
@@ -287,14 +287,12 @@ func (o *Overlay) planRecord(changes []Change, fresh []string) (next record.Pack
 			f.Before = &before
 		}
 		f.Wrote = *c.want
-		next.Overlay.SetFile(f)
+		files = append(files, f)
 	}
-	for _, dir := range fresh {
-		if !slices.Contains(next.Overlay.Dirs, dir) {
-			next.Overlay.Dirs = append(next.Overlay.Dirs, dir)
-		}
-	}
-	slices.Sort(next.Overlay.Dirs)
+	next.Overlay.SetFiles(files)
+	dirs := slices.Concat(next.Overlay.Dirs, fresh)
+	slices.Sort(dirs)
+	next.Overlay.Dirs = slices.Compact(dirs)
 	return next, replaced
 }
 
@@ -373,11 +371,11 @@ func (o *Overlay) applyChange(backup, copied *host.Dir, c Change) error {
 
 // forgetRemoved removes records of removed files, their directories, and backups that are not needed.
 func (o *Overlay) forgetRemoved(backup *host.Dir, changes []Change, dirs map[string]fs.FileMode) error {
+	removed := map[string]bool{}
 	for _, c := range changes {
-		if c.from == "" {
-			o.Record.Overlay.RemoveFile(c.Path)
-		}
+		removed[c.Path] = c.from == ""
 	}
+	o.Record.Overlay.Files = slices.DeleteFunc(o.Record.Overlay.Files, func(f record.File) bool { return removed[f.Path] })
 	var kept []string
 	for _, dir := range slices.Backward(o.Record.Overlay.Dirs) {
 		if _, wanted := dirs[dir]; wanted {
@@ -405,9 +403,14 @@ func (o *Overlay) pruneBackup(backup *host.Dir) error {
 	if err != nil {
 		return err
 	}
+	used := map[string]bool{}
+	for _, f := range o.Record.Overlay.Files {
+		if f.Origin != nil {
+			used[f.Origin.Digest] = true
+		}
+	}
 	for _, e := range list {
-		used := slices.ContainsFunc(o.Record.Overlay.Files, func(f record.File) bool { return f.Origin != nil && f.Origin.Digest == e.Name() })
-		if !used {
+		if !used[e.Name()] {
 			if err := backup.Delete(e.Name()); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/agent/fault"
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
@@ -113,5 +114,33 @@ func TestLinksOfUsersAreNotFollowed(t *testing.T) {
 	h.check(h.Converge(nil))
 	if _, err := os.Stat(filepath.Join(h.dir, "root/.ssh/authorized_keys")); err != nil || len(h.Record.Overlay.Files) != 0 {
 		t.Errorf("%v, and %d files are recorded", err, len(h.Record.Overlay.Files))
+	}
+}
+
+// TestTimeGrowsWithFiles: eight times as many files take about eight times as long, not 64 times.
+func TestTimeGrowsWithFiles(t *testing.T) {
+	measure := func(files int) time.Duration {
+		fastest := time.Hour
+		for range 5 {
+			o := &Overlay{Record: &record.Package{}}
+			var changes []Change
+			for i := range files {
+				name := fmt.Sprintf("/usr/share/doc/package/%08d", files-i)
+				changes = append(changes, Change{Path: name, from: name, want: &record.Content{Digest: name}})
+			}
+			began := time.Now()
+			next, _ := o.planRecord(changes, nil)
+			for _, c := range changes {
+				if f := findFile(next.Overlay, c.Path); f == nil || f.Wrote.Digest != c.Path {
+					t.Fatalf("%s is recorded as %v", c.Path, f)
+				}
+			}
+			fastest = min(fastest, time.Since(began))
+		}
+		return fastest
+	}
+	few, many := measure(3000), measure(24000)
+	if t.Logf("%s and %s", few, many); many > 25*few {
+		t.Errorf("3000 files take %s, and 24000 take %s", few, many)
 	}
 }

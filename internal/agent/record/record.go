@@ -120,19 +120,11 @@ type Delivered struct {
 	Content Content `json:"content"`
 }
 
-// SetFile adds or replaces a file, sorted by path.
-func (o *Overlay) SetFile(f File) {
-	i, found := slices.BinarySearchFunc(o.Files, f.Path, func(g File, at string) int { return strings.Compare(g.Path, at) })
-	if found {
-		o.Files[i] = f
-		return
-	}
-	o.Files = slices.Insert(o.Files, i, f)
-}
-
-// RemoveFile removes a file from the record.
-func (o *Overlay) RemoveFile(at string) {
-	o.Files = slices.DeleteFunc(o.Files, func(f File) bool { return f.Path == at })
+// SetFiles adds or replaces files, sorted by path.
+func (o *Overlay) SetFiles(files []File) {
+	all := slices.Concat(files, o.Files)
+	slices.SortStableFunc(all, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	o.Files = slices.CompactFunc(all, func(a, b File) bool { return a.Path == b.Path })
 }
 
 // ErrNewer means that a newer agent wrote the record.
