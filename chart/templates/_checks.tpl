@@ -21,12 +21,19 @@
 {{- if and .Values.metrics.serviceMonitor.enabled (not (include "skyhook.port" $env.metricsPort)) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics, and controllerManager.manager.env.metricsPort is off: set a port such as :8080" -}}
 {{- end -}}
+{{- $metrics := .Values.metrics -}}
+{{- if and $metrics.serviceMonitor.enabled (include "skyhook.guarded" .) (not $metrics.tlsSecret) (not $metrics.serviceMonitor.insecureSkipVerify) -}}
+{{- fail "metrics.serviceMonitor: with controllerManager.manager.env.metricsSecure Prometheus sends its token, and cannot verify a certificate that the operator signs itself. Set metrics.tlsSecret to a Secret with tls.crt, tls.key and ca.crt, such as one of cert-manager (docs/metrics.md); or set metrics.serviceMonitor.insecureSkipVerify to true, as charts did before: then whoever is between them gets the token" -}}
+{{- end -}}
+{{- if and $metrics.tlsSecret (not (include "skyhook.guarded" .)) -}}
+{{- fail "metrics.tlsSecret: metrics are served without TLS. Set controllerManager.manager.env.metricsSecure to \"true\", or remove it" -}}
+{{- end -}}
 {{- if and $env.prometheusTokenFile (not (contains "https://" $env.prometheusEndpoints)) -}}
 {{- fail "controllerManager.manager.env.prometheusTokenFile: no server gets the token. Name one that begins with https:// in controllerManager.manager.env.prometheusEndpoints" -}}
 {{- end -}}
 {{- range $manager.extraVolumes -}}
-{{- if eq .name "token" -}}
-{{- fail "controllerManager.extraVolumes: the name token is in use, for the operator's own ServiceAccount. Choose another one" -}}
+{{- if or (eq .name "token") (and $metrics.tlsSecret (eq .name "metrics-certificate")) -}}
+{{- fail (printf "controllerManager.extraVolumes: the name %s is in use, for a volume of the chart. Choose another one" .name) -}}
 {{- end -}}
 {{- end -}}
 {{- include "skyhook.checkMigration" . -}}

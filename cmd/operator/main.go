@@ -74,7 +74,7 @@ func controllerOptions(o *options.Options, log logr.Logger) controller.Options {
 	return controller.Options{
 		Skyhook: o.Skyhook(version), NodeOps: o.NodeOps(), Node: o.Node,
 		LeaderElection: o.LeaderElection, WaitForOthers: o.WaitForOthers, Parallel: o.Parallel, GuardRemoval: o.GuardRemoval, DefaultPolicySpec: o.DefaultPolicySpec,
-		MetricsAddress: o.MetricsAddress, MetricsSecure: o.MetricsSecure, ProbeAddress: o.ProbeAddress, PprofAddress: o.PprofAddress,
+		MetricsAddress: o.MetricsAddress, MetricsSecure: o.MetricsSecure, MetricsCertDir: o.MetricsCertDir, ProbeAddress: o.ProbeAddress, PprofAddress: o.PprofAddress,
 		PrometheusTokenFile: o.PrometheusTokenFile,
 		Log:                 log,
 	}

@@ -12,9 +12,11 @@ package controller
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -66,6 +68,7 @@ type Options struct {
 	WaitForOthers  bool   // do not lead while the operator of another namespace does
 	MetricsAddress string // "0" for none
 	MetricsSecure  bool   // over TLS, and only to clients that the API server allows
+	MetricsCertDir string // with tls.crt and tls.key; the operator signs a certificate itself when empty
 	ProbeAddress   string // "0" for none
 	PprofAddress   string // empty for none
 	Parallel       int    // nodes that are written to at the same time; 0 for the default
@@ -144,9 +147,13 @@ func newManager(config *rest.Config, others *otherOperators, o Options) (*stored
 	stored := newStores()
 	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
 	stop := 10 * time.Second
-	metricsOptions := metricsserver.Options{BindAddress: o.MetricsAddress}
+	metricsOptions := metricsserver.Options{BindAddress: o.MetricsAddress, CertDir: o.MetricsCertDir}
 	if o.MetricsSecure {
 		metricsOptions.SecureServing, metricsOptions.FilterProvider = true, guardMetrics
+	}
+	// The server would sign a certificate itself if there is none, and whoever verifies it would read no metrics.
+	if _, err := tls.LoadX509KeyPair(filepath.Join(o.MetricsCertDir, "tls.crt"), filepath.Join(o.MetricsCertDir, "tls.key")); err != nil && o.MetricsCertDir != "" {
+		return nil, fmt.Errorf("reading the certificate for metrics (METRICS_CERT_DIR): %w", err)
 	}
 	m, err := manager.New(config, manager.Options{
 		Scheme: scheme, Logger: o.Log, Cache: cacheOptions(o.Skyhook.Namespace, stored),

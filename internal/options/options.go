@@ -72,6 +72,7 @@ type ProcessSettings struct {
 	GuardRemoval        bool
 	MetricsAddress      string
 	MetricsSecure       bool
+	MetricsCertDir      string
 	ProbeAddress        string
 	PprofAddress        string
 	LogEncoder          string

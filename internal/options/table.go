@@ -102,6 +102,8 @@ func (o *Options) Table() []*Option {
 			Help: "address for metrics; 0 for none"},
 		{Flag: "metrics-secure", Env: "METRICS_SECURE", Default: "false", Use: Process, target: &o.MetricsSecure,
 			Help: "serve metrics over TLS, and only to clients that the API server allows to get /metrics; otherwise over plain HTTP to everybody"},
+		{Flag: "metrics-cert-dir", Env: "METRICS_CERT_DIR", Use: Process, target: &o.MetricsCertDir, check: checkOptionalPath,
+			Help: "directory with tls.crt and tls.key, the certificate for metrics over TLS, read again when it changes; empty: the operator signs one itself, which nobody can verify"},
 		{Flag: "probe-port", Env: "PROBE_PORT", Default: ":8081", Use: Process, target: &o.ProbeAddress, check: checkAddress,
 			Help: "address for /healthz and /readyz; 0 for none"},
 		{Flag: "pprof-port", Env: "PPROF_PORT", Use: Process, target: &o.PprofAddress, check: checkOptionalAddress,

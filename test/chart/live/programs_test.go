@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,8 +59,12 @@ func startContainer(t *testing.T, namespace string, pod corev1.PodSpec) *program
 	}
 	args := append(c.Command[1:len(c.Command):len(c.Command)], c.Args...)
 	p := &program{log: &log{}, cmd: exec.Command(filepath.Join(programs, "operator"), append(args, "--kubeconfig", writeAccountKubeconfig(t, namespace, pod.ServiceAccountName))...)}
+	mounts := mountSecrets(t, namespace, pod)
 	for _, e := range c.Env {
 		value := e.Value
+		if folder, ok := mounts[value]; ok {
+			value = folder
+		}
 		switch from := e.ValueFrom; {
 		case from == nil:
 		case from.ResourceFieldRef != nil:
@@ -78,6 +84,30 @@ func startContainer(t *testing.T, namespace string, pod corev1.PodSpec) *program
 		t.Fatal(err)
 	}
 	return p
+}
+
+// mountSecrets writes the Secrets that a pod mounts into folders of this machine: those by the paths of their mounts.
+func mountSecrets(t *testing.T, namespace string, pod corev1.PodSpec) map[string]string {
+	t.Helper()
+	folders := map[string]string{}
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		if pod.Volumes[i].Secret == nil {
+			continue
+		}
+		secret, err := newClientset(t).CoreV1().Secrets(namespace).Get(context.Background(), pod.Volumes[i].Secret.SecretName, metav1.GetOptions{})
+		if err != nil {
+			continue // such as one whose folder the test itself writes
+		}
+		folder := t.TempDir()
+		for file, content := range secret.Data {
+			if err := os.WriteFile(filepath.Join(folder, file), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		folders[mount.MountPath] = folder
+	}
+	return folders
 }
 
 // startOperator runs the operator of the chart's Deployment until the test ends or end is called.

@@ -149,13 +149,26 @@ func (a authority) sign(t *testing.T, about *x509.Certificate) (key *ecdsa.Priva
 	return key, raw
 }
 
+// signServer signs the certificate of a server, and returns it and its key as files have them.
+func (a authority) signServer(t *testing.T, about *x509.Certificate) (certificate, key []byte) {
+	t.Helper()
+	about.SerialNumber, about.NotAfter = big.NewInt(2), time.Now().Add(time.Hour)
+	about.KeyUsage, about.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	private, raw := a.sign(t, about)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+}
+
 // serve starts a Prometheus server with a certificate of the authority, which answers only requests with a token, and returns its URL.
 func (a authority) serve(t *testing.T, token string) string {
 	t.Helper()
-	key, raw := a.sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
+	pair, err := tls.X509KeyPair(a.signServer(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}))
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -163,7 +176,7 @@ func (a authority) serve(t *testing.T, token string) string {
 		}
 		fmt.Fprint(w, `{"status":"success","data":{"resultType":"scalar","result":[0,"1"]}}`)
 	}))
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s.URL

@@ -162,6 +162,8 @@ var others = map[string]struct{ values, appears string }{
 	"metrics.addServiceAccountBinding":                                            {"metrics: {addServiceAccountBinding: true}", `"subjects":[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]`},
 	"metrics.serviceAccountName":                                                  {"metrics: {addServiceAccountBinding: true, serviceAccountName: n1}", `"name":"n1","namespace":"monitoring"`},
 	"metrics.serviceAccountNamespace":                                             {"metrics: {addServiceAccountBinding: true, serviceAccountNamespace: n2}", `"name":"prometheus","namespace":"n2"`},
+	"metrics.tlsSecret":                                                           {"{metrics: {tlsSecret: s5, serviceMonitor: {enabled: true}}, controllerManager: {manager: {env: {metricsSecure: 'true'}}}}", `"tlsConfig":{"ca":{"secret":{"key":"ca.crt","name":"s5"}},"serverName":"skyhook-operator-controller-manager-metrics-service.skyhook.svc"}`},
+	"metrics.serviceMonitor.insecureSkipVerify":                                   {"{metrics: {serviceMonitor: {enabled: true, insecureSkipVerify: true}}, controllerManager: {manager: {env: {metricsSecure: 'true'}}}}", `"tlsConfig":{"insecureSkipVerify":true}`},
 	"metrics.serviceMonitor.enabled":                                              {"metrics: {serviceMonitor: {enabled: true}}", `"kind":"ServiceMonitor"`},
 	"metrics.serviceMonitor.interval":                                             {"metrics: {serviceMonitor: {enabled: true, interval: 7s}}", `"interval":"7s"`},
 	"metrics.serviceMonitor.labels":                                               {"metrics: {serviceMonitor: {enabled: true, labels: {l1: v1}}}", `"l1":"v1"`},

@@ -121,10 +121,10 @@ func TestGuardedMetrics(t *testing.T) {
 	const monitor = "metrics: {serviceMonitor: {enabled: true}}"
 	for values, guarded := range map[string]bool{
 		monitor: false,
-		monitor + "\ncontrollerManager: {manager: {env: {metricsSecure: 'true'}}}":       true,
-		monitor + "\ncontrollerManager: {manager: {env: {metricsSecure: true}}}":         true,
-		"controllerManager: {manager: {env: {metricsSecure: 'true', metricsPort: '0'}}}": false,
-		"controllerManager: {manager: {env: {waitForOtherOperators: 'false'}}}":          false,
+		"metrics: {tlsSecret: a, serviceMonitor: {enabled: true}}\ncontrollerManager: {manager: {env: {metricsSecure: 'true'}}}":           true,
+		"metrics: {serviceMonitor: {enabled: true, insecureSkipVerify: true}}\ncontrollerManager: {manager: {env: {metricsSecure: true}}}": true,
+		"controllerManager: {manager: {env: {metricsSecure: 'true', metricsPort: '0'}}}":                                                   false,
+		"controllerManager: {manager: {env: {waitForOtherOperators: 'false'}}}":                                                            false,
 	} {
 		r := renderChart(t, values)
 		var reviews []string
