@@ -4,6 +4,7 @@
 package packagecli_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -105,6 +106,61 @@ func TestStepsCannotLeave(t *testing.T) {
 	}
 	if st, err := os.Stat("/dev/null"); err != nil || st.ModTime().Before(time.Unix(2, 0)) {
 		t.Errorf("a step changed the machine's /dev/null: %v, %v", st.ModTime(), err)
+	}
+}
+
+// TestFolderAboveTheHostStaysPrivate: with a reboot the hosts are on a disk of the machine, and a step can give everybody access to them, such as to
+// a program with set-user-ID. The folder above them keeps the users of the machine away.
+func TestFolderAboveTheHostStaysPrivate(t *testing.T) {
+	if _, err := exec.LookPath("perl"); err != nil || !canCreateNamespaces() {
+		t.Skip("no namespaces here, or no Perl")
+	}
+	agent, err := builtAgent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := openFolder(t)
+	for file, content := range map[string]string{
+		"p/skyhook_dir/open.sh": "#!/bin/sh\nperl -e 'mkdir q(/tmp/x); chroot q(/tmp/x); chdir q(..) for 1..20; chroot q(.); chmod 0777, q(/)'; sleep 2\n", "p/skyhook_dir/true.sh": "#!/bin/sh\n", "p/testdata/test.yaml": "interrupt: {type: reboot}\n",
+		"p/config.json": `{"schema_version": "v1", "package_name": "p", "package_version": "1.0.0", "expected_config_files": [], "modes": {` +
+			step("apply", "open.sh") + `, ` + step("apply-check", "true.sh") + `, ` + step("uninstall", "true.sh") + `, ` + step("uninstall-check", "true.sh") + `}}`,
+	} {
+		at := filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Args = []string{"kubectl-skyhook", "package", "test", filepath.Join(dir, "p"), "--host-like", "debian", "--agent", agent}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}
+	ended := make(chan string, 1)
+	go func() {
+		said, _ := cmd.CombinedOutput()
+		ended <- string(said)
+	}()
+	wasOpened := false
+	for {
+		select {
+		case said := <-ended:
+			if !wasOpened {
+				t.Errorf("the step opened nothing:\n%s", said)
+			}
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+		for _, pattern := range []string{"skyhook-test-*", "skyhook-test-*/*"} {
+			found, _ := filepath.Glob(filepath.Join(dir, pattern))
+			for _, at := range found {
+				st, err := os.Stat(at)
+				if err != nil || st.Mode().Perm() != 0o777 {
+					continue
+				}
+				wasOpened = true
+				if above, err := os.Stat(filepath.Dir(at)); err == nil && above.Mode().Perm() != 0o700 {
+					t.Fatalf("everybody can reach %s", at)
+				}
+			}
+		}
 	}
 }
 

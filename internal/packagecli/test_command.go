@@ -150,10 +150,16 @@ func (a *packageCommands) runTest(ctx context.Context, t *testOptions, what stri
 			return report, err
 		}
 	}
-	if o.Work, err = os.MkdirTemp("", "skyhook-test-"); err != nil {
+	private, err := os.MkdirTemp("", "skyhook-test-")
+	if err != nil {
 		return report, fmt.Errorf("making a folder for the host: %w", err)
 	}
-	defer func() { err = errors.Join(err, removeHosts(o.Work)) }()
+	defer func() { err = errors.Join(err, removeHosts(private)) }()
+	// A step can open the root of the test to everybody, such as for a program with set-user-ID, but not the folder above it.
+	o.Work = filepath.Join(private, "root")
+	if err := os.Mkdir(o.Work, 0o700); err != nil {
+		return report, fmt.Errorf("making a folder for the host: %w", err)
+	}
 	return sandbox.RunTest(ctx, []string{os.Args[0], "package", sandboxCommandName}, o, a.ErrOut)
 }
 
@@ -236,10 +242,7 @@ func setOlderVersion(o *sandbox.Request, p *pkgimage.Package) error {
 // readSpec reads the spec of the test and applies the flags to it.
 func (t *testOptions) readSpec(dir string) (sandbox.Spec, error) {
 	file := cmp.Or(t.spec, filepath.Join(dir, filepath.FromSlash(sandbox.SpecFile)))
-	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) && t.spec == "" {
-		err = nil
-	}
+	raw, err := t.readSpecFile(dir)
 	if err != nil {
 		return sandbox.Spec{}, fmt.Errorf("reading the inputs of the test: %w", err)
 	}
@@ -286,24 +289,28 @@ func (t *testOptions) readSpec(dir string) (sandbox.Spec, error) {
 	return spec, nil
 }
 
-// readConfigMapFolder reads a folder with one file per key.
-func readConfigMapFolder(dir string) (map[string]string, error) {
-	list, err := os.ReadDir(dir)
+func (t *testOptions) readSpecFile(dir string) ([]byte, error) {
+	if t.spec != "" {
+		return os.ReadFile(t.spec)
+	}
+	root, err := os.OpenRoot(dir) // no link of the package leads to a file of the machine
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{}
-	for _, f := range list {
-		if !f.Type().IsRegular() {
-			continue
-		}
-		content, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		if err != nil {
-			return nil, err
-		}
-		out[f.Name()] = string(content)
+	defer root.Close()
+	raw, err := root.ReadFile(sandbox.SpecFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	return out, nil
+	return raw, err
+}
+
+// readConfigMapFolder reads a folder with one file per key.
+func readConfigMapFolder(dir string) (map[string]string, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err
+	}
+	return pack.ReadConfigMap(os.DirFS(dir))
 }
 
 // diffConfigMap returns the changes from a configMap to that of a folder.

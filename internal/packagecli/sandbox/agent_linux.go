@@ -4,7 +4,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,11 +171,38 @@ func (j *lifecycle) runAgent(m pack.Mode, args []string, more ...string) (Run, e
 	return j.readResult(m, cmd.Wait(), said)
 }
 
-func (j *lifecycle) startAgent(args []string, more ...string) (*exec.Cmd, *bytes.Buffer, error) {
+// Limits of what is kept of the agent's output, and of what is read of a file that a step may have written.
+const (
+	maxOutput = 16 << 10
+	maxRead   = 4 << 20
+)
+
+// outputEnd keeps the end of what is written to it.
+type outputEnd []byte
+
+func (e *outputEnd) Write(p []byte) (int, error) {
+	const cut = "(cut) "
+	*e = append(*e, p...)
+	if from := len(*e) - maxOutput; from > 0 {
+		*e = append([]byte(cut), (*e)[from+len(cut):]...)
+	}
+	return len(p), nil
+}
+
+// readBounded reads a file that was opened, and no more than maxRead of it.
+func readBounded(f *os.File, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxRead))
+}
+
+func (j *lifecycle) startAgent(args []string, more ...string) (*exec.Cmd, *outputEnd, error) {
 	if err := os.WriteFile(j.messageFile(), nil, 0o600); err != nil {
 		return nil, nil, err
 	}
-	said := &bytes.Buffer{}
+	said := new(outputEnd)
 	cmd := exec.Command(agentFile, args...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = j.buildEnvironment(more...), "/", said, said
 	if j.Verbose {
@@ -191,7 +217,7 @@ func (j *lifecycle) startAgent(args []string, more ...string) (*exec.Cmd, *bytes
 }
 
 // readResult reads the exit code and the termination message of a run of the agent.
-func (j *lifecycle) readResult(m pack.Mode, err error, said *bytes.Buffer) (Run, error) {
+func (j *lifecycle) readResult(m pack.Mode, err error, said *outputEnd) (Run, error) {
 	run := Run{Mode: m}
 	var exit *exec.ExitError
 	switch {
@@ -200,7 +226,7 @@ func (j *lifecycle) readResult(m pack.Mode, err error, said *bytes.Buffer) (Run,
 	case err != nil:
 		return run, fmt.Errorf("running the agent: %w", err)
 	}
-	raw, err := os.ReadFile(j.messageFile())
+	raw, err := readBounded(os.Open(j.messageFile()))
 	if err != nil {
 		return run, err
 	}
@@ -208,7 +234,7 @@ func (j *lifecycle) readResult(m pack.Mode, err error, said *bytes.Buffer) (Run,
 		run.Class, run.Reason, run.Ran, run.Lines = left.Class, left.Reason, left.Ran, left.Lines
 		return run, nil
 	}
-	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(string(*said)), "\n")
 	run.Lines = lines[max(0, len(lines)-10):]
 	run.Reason = "it left no message"
 	if run.Exit == 0 {

@@ -112,7 +112,7 @@ func (h *host) listEnabledUnits() ([]string, error) {
 // and starts the enabled services.
 func (h *host) simulateBoot() error {
 	h.boots++
-	calls, err := h.root.ReadFile(stateDir + "/calls")
+	calls, err := readBounded(h.root.Open(stateDir + "/calls"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -180,7 +180,7 @@ func (h *host) loadSettings() {
 // writeCommandLine writes /proc/cmdline from the boot loader's configuration.
 func (h *host) writeCommandLine() error {
 	line := "BOOT_IMAGE=/boot/vmlinuz\n"
-	if config, err := h.root.ReadFile("boot/grub/grub.cfg"); err == nil {
+	if config, err := readBounded(h.root.Open("boot/grub/grub.cfg")); err == nil {
 		for text := range strings.Lines(string(config)) {
 			if words := strings.Fields(text); len(words) > 1 && words[0] == "linux" {
 				line = "BOOT_IMAGE=" + strings.Join(words[1:], " ") + "\n"

@@ -134,7 +134,8 @@ func TestCallsThatLeaveAreDenied(t *testing.T) {
 		"mount": {unix.SYS_MOUNT, ^uintptr(0)}, "umount2": {unix.SYS_UMOUNT2, ^uintptr(0)}, "setns": {unix.SYS_SETNS, ^uintptr(0)},
 		"unshare": {unix.SYS_UNSHARE, ^uintptr(0)}, "ptrace": {unix.SYS_PTRACE, ^uintptr(0)}, "keyctl": {unix.SYS_KEYCTL, ^uintptr(0)},
 		"bpf": {unix.SYS_BPF, ^uintptr(0)}, "open_by_handle_at": {unix.SYS_OPEN_BY_HANDLE_AT, ^uintptr(0)},
-		"clone": {unix.SYS_CLONE, unix.CLONE_NEWUSER | unix.CLONE_FS}, // which the kernel refuses with another error
+		"socket": {unix.SYS_SOCKET, unix.AF_VSOCK},
+		"clone":  {unix.SYS_CLONE, unix.CLONE_NEWUSER | unix.CLONE_FS}, // which the kernel refuses with another error
 	} {
 		if err := callFiltered(t, call.number, call.first); err != unix.EPERM {
 			t.Errorf("%s gives %v", name, err)
@@ -143,6 +144,9 @@ func TestCallsThatLeaveAreDenied(t *testing.T) {
 	// Programs fall back to clone only with this error.
 	if err := callFiltered(t, unix.SYS_CLONE3, ^uintptr(0)); err != unix.ENOSYS {
 		t.Errorf("clone3 gives %v", err)
+	}
+	if err := callFiltered(t, unix.SYS_SOCKET, unix.AF_UNIX); err == unix.EPERM {
+		t.Errorf("a socket of the test gives %v", err)
 	}
 	if err := callFiltered(t, unix.SYS_GETPID, 0); err != 0 {
 		t.Errorf("getpid gives %v", err)

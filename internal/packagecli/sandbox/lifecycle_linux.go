@@ -224,7 +224,7 @@ func (j *lifecycle) runModes(s *Stage, modes []pack.Mode) (bool, error) {
 
 // readNewCalls returns the calls of systemctl since the last time.
 func (j *lifecycle) readNewCalls() ([]string, error) {
-	raw, err := j.root.ReadFile(stateDir + "/calls")
+	raw, err := readBounded(j.root.Open(stateDir + "/calls"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the calls of systemctl: %w", err)
 	}

@@ -74,8 +74,11 @@ func filterCalls() error {
 	program = append(program, []unix.SockFilter{
 		// The flags of clone3 are in memory, where a filter does not see them; programs use clone instead when there is none.
 		{Code: isEqual, K: unix.SYS_CLONE3, Jf: 1}, {Code: answer, K: unknown},
-		{Code: isEqual, K: unix.SYS_CLONE, Jf: 3},
-		{Code: load, K: 16}, {Code: hasFlag, K: newNamespaces, Jf: 1}, {Code: answer, K: deny},
+		{Code: isEqual, K: unix.SYS_CLONE, Jf: 4},
+		{Code: load, K: 16}, {Code: hasFlag, K: newNamespaces, Jf: 1}, {Code: answer, K: deny}, {Code: answer, K: unix.SECCOMP_RET_ALLOW},
+		// No namespace separates these sockets: they reach the hypervisor and the machine.
+		{Code: isEqual, K: unix.SYS_SOCKET, Jf: 3},
+		{Code: load, K: 16}, {Code: isEqual, K: unix.AF_VSOCK, Jf: 1}, {Code: answer, K: deny},
 		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
 	}...)
 	whole := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
