@@ -5,6 +5,7 @@ package docs
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 )
 
 // podClient creates pods on the API server of the tests, in namespaces with a label.
@@ -78,6 +84,47 @@ func TestAdmissionPolicyOfPods(t *testing.T) {
 	createUntilEnd(t, "../../docs/kyverno/admission-policy.yaml")
 	isRefused := func(name string) bool { return strings.Contains(name, "foreign") || strings.Contains(name, "similar") }
 	requirePods(t, c, func(p corev1.Pod) string { return p.Namespace }, isRefused, "images of pods and of their volumes come from")
+}
+
+// TestDeletionPastAdmissionPolicy: what is older than the policies and violates them can be deleted, and nothing else of it changed.
+func TestDeletionPastAdmissionPolicy(t *testing.T) {
+	c := podClient(t, map[string]map[string]string{"skyhook": nil, "team": nil})
+	at := map[string]dynamic.ResourceInterface{
+		"/spec/packages/tool/image": client.Resource(schema.GroupVersionResource{Group: "skyhook.nvidia.com", Version: "v1alpha1", Resource: "skyhooks"}),
+		"/spec/image":               client.Resource(schema.GroupVersionResource{Group: "operator.kairos.io", Version: "v1alpha1", Resource: "nodeops"}).Namespace("default"),
+		"/spec/containers/0/image":  client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("skyhook"),
+	}
+	for field, text := range map[string]string{
+		"/spec/packages/tool/image": "{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhook, metadata: {name: old, finalizers: [example.org/held]}, spec: {packages: {tool: {version: 1.0.0, image: example.com/tool}}}}",
+		"/spec/image":               "{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: old, finalizers: [example.org/held]}, spec: {command: [x], image: 'example.com/tool:1'}}",
+		"/spec/containers/0/image":  "{apiVersion: v1, kind: Pod, metadata: {name: old, finalizers: [example.org/held]}, spec: {containers: [{name: a, image: 'example.com/tool:1'}]}}",
+	} {
+		var o unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		_, err := at[field].Create(t.Context(), &o, metav1.CreateOptions{})
+		for deadline := time.Now().Add(2 * time.Minute); err != nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+			_, err = at[field].Create(t.Context(), &o, metav1.CreateOptions{}) // the policy of another test ends after a moment
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := at[field].Delete(t.Context(), "old", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	createUntilEnd(t, "../../docs/kyverno/admission-policy.yaml")
+	requirePods(t, c, func(p corev1.Pod) string { return p.Namespace }, func(name string) bool { return strings.Contains(name, "foreign") || strings.Contains(name, "similar") }, "come from")
+	for field, objects := range at {
+		_, err := objects.Patch(t.Context(), "old", types.JSONPatchType, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":"example.com/other:1"}]`, field), metav1.PatchOptions{})
+		if err == nil || !strings.Contains(err.Error(), "come from") {
+			t.Errorf("%s of what is being deleted can be changed: %v", field, err)
+		}
+		if _, err := objects.Patch(t.Context(), "old", types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers"}]`), metav1.PatchOptions{}); err != nil {
+			t.Errorf("with %s it keeps its finalizer: %v", field, err)
+		}
+	}
 }
 
 // TestNoImageVolumes: where policy-controller checks pods, none mounts an image, because it does not look at volumes.
