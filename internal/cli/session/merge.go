@@ -22,8 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/manifest"
 	"github.com/skyhook-k8s/skyhook/internal/dump"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 )
 
 // ReadManifests reads objects from files, from all files of folders, and from standard input for -.
@@ -117,21 +119,27 @@ func MergeManifests(ctx context.Context, f *Factory, c *dump.Cluster, read func(
 		if len(o.Problems) > 0 {
 			return fmt.Errorf("%s: %s would be refused: %s", o.File, o.Name(), strings.Join(o.Problems, "; "))
 		}
-		if err := mergeManifest(ctx, c, o.Unstructured); err != nil {
+		merged, err := mergeManifest(ctx, c, o.Unstructured)
+		if err != nil {
 			return fmt.Errorf("%s: %s: %w", o.File, o.Name(), err)
+		}
+		if p, ok := merged.(*v1alpha1.DeploymentPolicy); ok {
+			if problems := policy.FindProblems(p, c.Taken); len(problems) > 0 {
+				return fmt.Errorf("%s: %s", o.File, strings.Join(problems, "; "))
+			}
 		}
 	}
 	return nil
 }
 
 // mergeManifest applies one object. An existing object keeps its identity, its status and the metadata of other writers.
-func mergeManifest(ctx context.Context, c *dump.Cluster, u *unstructured.Unstructured) error {
+func mergeManifest(ctx context.Context, c *dump.Cluster, u *unstructured.Unstructured) (client.Object, error) {
 	existing, err := newObject(u)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.Find(ctx, client.ObjectKeyFromObject(u), existing); err != nil && !apierrors.IsNotFound(err) {
-		return err
+		return nil, err
 	}
 	applied := u.DeepCopy()
 	delete(applied.Object, "status")
@@ -139,23 +147,23 @@ func mergeManifest(ctx context.Context, c *dump.Cluster, u *unstructured.Unstruc
 	applied.SetGeneration(1)
 	applied.SetCreationTimestamp(metav1.NewTime(c.Taken))
 	if err := dropEmptyFields(applied); err != nil {
-		return err
+		return nil, err
 	}
 	if existing.GetUID() != "" {
 		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(existing)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		keepServerFields(applied, &unstructured.Unstructured{Object: raw})
 	}
 	merged, err := newObject(u)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, merged); err != nil {
-		return err
+		return nil, err
 	}
-	return c.Put(merged)
+	return merged, c.Put(merged)
 }
 
 // newObject returns an empty object of the same type.
