@@ -127,8 +127,8 @@ func parseFile(text []byte) (file, error) {
 	return f, err
 }
 
-// dropEmpty removes empty fields, of which typed objects have many. The data of a ConfigMap stays, because an empty file is
-// a file.
+// dropEmpty removes empty fields, of which typed objects have many, and redacts URLs. The files of configMap stay as they are: nodes record
+// their digest.
 func dropEmpty(m map[string]any) map[string]any {
 	for key, value := range m {
 		switch v := value.(type) {
@@ -141,10 +141,15 @@ func dropEmpty(m map[string]any) map[string]any {
 			if dropEmpty(v); len(v) == 0 && key != "emptyDir" {
 				delete(m, key)
 			}
+		case string:
+			m[key] = RedactURLs(v)
 		case []any:
-			for _, item := range v {
-				if inner, ok := item.(map[string]any); ok {
-					dropEmpty(inner)
+			for i, item := range v {
+				switch item := item.(type) {
+				case map[string]any:
+					dropEmpty(item)
+				case string:
+					v[i] = RedactURLs(item)
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,6 +28,7 @@ func (c *Cluster) Redacted() (*Cluster, error) {
 		return nil, err
 	}
 	out.Plugin, out.Operator = c.Plugin, c.Operator
+	out.Operator.PrometheusEndpoints = strings.Fields(RedactURLs(strings.Join(c.Operator.PrometheusEndpoints, " ")))
 	replacements := map[string]string{}
 	redact := func(value string) string {
 		if replacements[value] == "" {
@@ -74,6 +76,11 @@ func (c *Cluster) Redacted() (*Cluster, error) {
 	}
 	return out, nil
 }
+
+var userinfo = regexp.MustCompile(`://[^/\s"]+@`)
+
+// RedactURLs replaces the user and the password of all URLs in a text, such as those of Prometheus servers and those in messages.
+func RedactURLs(text string) string { return userinfo.ReplaceAllLiteralString(text, "://redacted@") }
 
 // redactEnv replaces the values of all environment variables in a part of an object, of whatever kind it is.
 func redactEnv(part reflect.Value, redact func(string) string) {
@@ -123,7 +130,7 @@ func trimMetadata(o client.Object, renamed *strings.Replacer) {
 		return !strings.Contains(key, v1alpha1.Group+"/") && !strings.Contains(key, "kairos.io/") && key != corev1.MirrorPodAnnotationKey
 	})
 	for key, value := range annotations {
-		annotations[key] = renamed.Replace(value)
+		annotations[key] = RedactURLs(renamed.Replace(value))
 	}
 	o.SetAnnotations(annotations)
 }

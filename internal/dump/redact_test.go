@@ -5,12 +5,18 @@ package dump
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
 const secretValue = "hunter2"
@@ -103,5 +109,49 @@ func TestEverythingIsRedacted(t *testing.T) {
 	}
 	if strings.Contains(out.String(), secretValue) || !strings.Contains(out.String(), "redacted-1") {
 		t.Errorf("the dump has a secret in it, or nothing that is redacted:\n%s", out.String())
+	}
+}
+
+// TestURLsAreRedacted: a dump has no user and password of a URL, wherever one is: in a policy, a message, an annotation or a setting of the operator.
+func TestURLsAreRedacted(t *testing.T) {
+	const credentials = "person:pass'w@o!$&()*+,;=%2Frd@" // all that a URL may have there
+	url := "https://" + credentials + "prometheus.example.com/tenant"
+	c, err := New(nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &v1alpha1.DeploymentPolicy{}
+	p.Name, p.Annotations = "a", map[string]string{v1alpha1.Group + "/note": "see " + url}
+	p.Spec.Health = &v1alpha1.HealthGates{Prometheus: []v1alpha1.PrometheusGate{{Name: "errors", URL: url}}}
+	s := &v1alpha1.Skyhook{}
+	s.Name = "b"
+	s.Status.Conditions = []metav1.Condition{{Type: "Accepted", Message: "asking " + url + ": refused, and a@b.example https://c.example/d@e stay"}}
+	c.Operator.PrometheusEndpoints = []string{url}
+	for _, many := range []int{0, maxYAMLObjects} { // which are written in another way
+		for i := range many {
+			n := &corev1.Node{}
+			n.Name = fmt.Sprint("n", i)
+			if err := c.Put(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(c.Put(p), c.Put(s)); err != nil {
+			t.Fatal(err)
+		}
+		redacted, err := c.Redacted()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := redacted.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); strings.Contains(text, "person") || strings.Contains(text, "pass") || strings.Contains(text, "rd@") ||
+			strings.Count(text, "https://redacted@prometheus.example.com/tenant") != 4 || !strings.Contains(text, "a@b.example https://c.example/d@e stay") {
+			t.Errorf("%.3000s", text)
+		}
+		if _, err := Read(&out); err != nil {
+			t.Errorf("what is redacted cannot be read: %v", err)
+		}
 	}
 }

@@ -24,8 +24,8 @@ func NewDumpCommand(f *session.Factory) *cobra.Command {
 		Short: "Write everything that decisions depend on to a file",
 		Long: "Write everything that decisions depend on to a file: Skyhooks, policies, NodeOps, the state on nodes, our pods and the\n" +
 			"pods that drains evict. status, why, plan and simulate read it with --from, on any machine and without a cluster.\n\n" +
-			"Values of environment variables are replaced, equal values by equal words; Secrets are not read. The dump contains the\n" +
-			"files of configMap: check it before you share it.",
+			"Values of environment variables are replaced, equal values by equal words, and users and passwords of URLs; Secrets are not read.\n" +
+			"The dump contains the files of configMap as they are: check it before you share it.",
 		Example: "  kubectl skyhook dump -o stuck.yaml\n" +
 			"  kubectl skyhook why worker-1 --from stuck.yaml",
 		Args: output.Args(),

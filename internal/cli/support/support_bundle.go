@@ -37,8 +37,8 @@ func NewSupportBundleCommand(f *session.Factory) *cobra.Command {
 		Short: "Write an archive that helps maintainers to analyse a problem",
 		Long: "Write an archive that helps maintainers to analyse a problem: the dump, the output of status, why and plan, events, the\n" +
 			"logs of the operator and of failing packages, and all versions.\n\n" +
-			"Values of environment variables are replaced, and Secrets are not read. Logs and the files of configMap are not\n" +
-			"changed: check them before you share the archive. It lists what could not be collected.",
+			"Values of environment variables, and users and passwords of URLs, are replaced; Secrets are not read. Logs and the files of\n" +
+			"configMap are not changed otherwise: check them before you share the archive. It lists what could not be collected.",
 		Example: "  kubectl skyhook support-bundle\n" +
 			"  kubectl skyhook support-bundle -o /tmp/stuck.tar.gz --since 2h",
 		Args: output.Args(),
@@ -74,6 +74,8 @@ type bundle struct {
 	problems []string
 }
 
+const dumpFile = "dump.yaml"
+
 type bundleFile struct {
 	name    string
 	content []byte
@@ -84,7 +86,10 @@ func (b *bundle) add(name string, content []byte, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		b.problems = append(b.problems, name+": "+err.Error())
+		b.problems = append(b.problems, dump.RedactURLs(name+": "+err.Error()))
+	}
+	if name != dumpFile { // which keeps what digests are made of
+		content = []byte(dump.RedactURLs(string(content)))
 	}
 	if len(content) > 0 {
 		b.files = append(b.files, bundleFile{name, content})
@@ -126,7 +131,7 @@ func (b *bundle) addView(ctx context.Context, v *view.Cluster) {
 		if err == nil {
 			err = redacted.Write(&text)
 		}
-		b.add("dump.yaml", text.Bytes(), err)
+		b.add(dumpFile, text.Bytes(), err)
 	})
 	var status, why strings.Builder
 	for i := range v.Snapshot.Rollouts {
