@@ -28,6 +28,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/skyhook-k8s/skyhook/test/controlplane"
@@ -249,8 +251,10 @@ func TestDroppedManifest(t *testing.T) {
 
 // line passes requests on to the plugin until it is cut.
 type line struct {
-	server *httptest.Server
-	isCut  atomic.Bool
+	server  *httptest.Server
+	isCut   atomic.Bool
+	streams atomic.Int32 // of events that are open
+	loads   atomic.Int32 // of the first page
 }
 
 // startLine returns a line to an address, and the address at its other end.
@@ -270,6 +274,13 @@ func startLine(t *testing.T, to string) (l *line, address string) {
 	l.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.isCut.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/events"):
+			l.streams.Add(1)
+			defer l.streams.Add(-1)
+		case r.URL.Path == target.Path:
+			l.loads.Add(1)
 		}
 		pass.ServeHTTP(w, r)
 	}))
@@ -311,6 +322,52 @@ func TestDisconnected(t *testing.T) {
 	})
 	if !evaluate[bool](b, `window.mark === 1`) {
 		t.Error("the page was loaded again")
+	}
+}
+
+// TestHiddenPage: a page that nobody sees follows nothing, and catches up when it is seen again. One that is seen loads what changes all the
+// time once in a second, and shows the last change.
+func TestHiddenPage(t *testing.T) {
+	b := startBrowser(t)
+	c := &liveCluster{Env: testenv.New(t, plane, 0), kubeconfig: plane.Kubeconfig(t), nodes: 2}
+	c.addNodes()
+	direct, _ := serve(t, "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
+	line, address := startLine(t, direct)
+	t.Cleanup(func() { b.expectProblems = true }) // an open page notices that the plugin ends
+	b.open(address)
+	b.waitVisible(".cells")
+	waitUntil(t, "followed", func() bool { return line.streams.Load() == 1 })
+	setHidden := func(hidden bool) {
+		b.run(chromedp.Evaluate(fmt.Sprintf(`Object.defineProperty(document, 'hidden', {value: %v, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))`, hidden), nil))
+	}
+	setHidden(true)
+	waitUntil(t, "no longer followed", func() bool { return line.streams.Load() == 0 })
+	loads := line.loads.Load()
+	c.AddNode("late", map[string]string{"pool": "gpu"})
+	time.Sleep(1500 * time.Millisecond) // longer than a page waits before it loads again
+	if n := line.loads.Load() - loads; n > 0 {
+		t.Errorf("a page that nobody sees was loaded %d times", n)
+	}
+	setHidden(false)
+	b.waitFor(`document.querySelector('.cells i[data-n=late]') !== null`)
+	if n := line.streams.Load(); n != 1 {
+		t.Errorf("it follows %d streams", n)
+	}
+
+	loads, began := line.loads.Load(), time.Now()
+	for i := range 30 {
+		ready := []string{"True", "False"}[i%2]
+		c.Must(c.Client.Status().Patch(t.Context(), c.GetNode("late"), client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"`+ready+`"}]}}`))))
+		time.Sleep(100 * time.Millisecond)
+	}
+	b.waitFor(`document.querySelector('.cells i[data-n=late]').className === 'not-ready'`)
+	took := time.Since(began)
+	time.Sleep(1500 * time.Millisecond)
+	if n := line.loads.Load() - loads; n < 2 || int(n) > int(took.Seconds())+3 {
+		t.Errorf("it was loaded %d times in %s of changes", n, took)
+	}
+	if state := evaluate[string](b, `document.querySelector('.cells i[data-n=late]').className`); state != "not-ready" {
+		t.Errorf("the page ends with %s", state)
 	}
 }
 

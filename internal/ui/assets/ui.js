@@ -179,7 +179,9 @@ const live = document.getElementById('live');
 let shown = body.dataset.version;
 let wanted = shown;
 let isLoading = false;
+let loadedAt = -Infinity;
 let lostAt = 0;
+let events = null;
 
 function sayLive(text, isOff) {
   if (live.textContent !== text) {
@@ -242,6 +244,7 @@ function pathTo(part, element) {
   return path;
 }
 
+// loadNewer loads the page when there is a newer one, once in a second at most.
 async function loadNewer() {
   if (isLoading || document.hidden) {
     return;
@@ -249,6 +252,11 @@ async function loadNewer() {
   isLoading = true;
   try {
     while (shown !== wanted) {
+      await new Promise((resolve) => setTimeout(resolve, loadedAt + 1000 - performance.now()));
+      if (document.hidden) {
+        break;
+      }
+      loadedAt = performance.now();
       const request = manifest === null ? {} : {method: 'POST', body: manifest};
       const answer = await fetch(location.href, {...request, headers: {Accept: 'text/html'}});
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
@@ -266,8 +274,16 @@ async function loadNewer() {
   }
 }
 
+// follow listens to what changes while somebody sees the page. The first event of a new stream is the state of now.
 function follow() {
-  const events = new EventSource(body.dataset.base + '/events');
+  if (events) {
+    events.close();
+    events = null;
+  }
+  if (document.hidden) {
+    return;
+  }
+  events = new EventSource(body.dataset.base + '/events');
   events.addEventListener('state', (event) => {
     const state = JSON.parse(event.data);
     lostAt = 0;
@@ -281,9 +297,9 @@ function follow() {
       loadNewer();
     }
   });
-  events.addEventListener('error', () => {
+  events.addEventListener('error', (event) => {
     lostAt = lostAt || Date.now();
-    if (events.readyState === EventSource.CLOSED) {
+    if (event.target.readyState === EventSource.CLOSED) {
       sayLive('disconnected: run kubectl skyhook ui again and take its new address', true);
       return;
     }
@@ -293,11 +309,7 @@ function follow() {
 
 if ('live' in body.dataset) {
   follow();
-  document.addEventListener('visibilitychange', () => {
-    if (wanted !== shown) {
-      loadNewer();
-    }
-  });
+  document.addEventListener('visibilitychange', follow);
 }
 
 showAges();
