@@ -63,7 +63,7 @@ func TestDrift(t *testing.T) {
 	w.writeDrift("n3", "shell|2.0.0", node.PackageDrift{Text: "its image has no checks", NotCheckable: true})
 	time.Sleep(time.Second)
 
-	printed := w.run(exitDrifted, "drift")
+	printed := w.run(exitDrifted, "drift", "--detailed-exitcode")
 	for _, want := range []string{
 		"Skyhook demo: 2 of 3 nodes checked, 1 drifted, 1 with packages that cannot be checked, last check ", "n2    demo     tuning:1.0.0  Drifted  10m", "vm.swappiness is 60",
 		"n3    demo     shell:2.0.0   Unknown  10m", "its image has no checks",
@@ -75,19 +75,19 @@ func TestDrift(t *testing.T) {
 	if printed := w.run(0, "drift", "n3", "-o", "name"); printed != "node/n3\n" {
 		t.Errorf("of a node that cannot be checked it prints %q", printed)
 	}
-	if said := w.run(exitDrifted, "drift", "n2"); strings.Contains(said, "n3") {
+	if said := w.run(exitDrifted, "drift", "--detailed-exitcode", "n2"); strings.Contains(said, "n3") {
 		t.Errorf("of one node it prints another one:\n%s", said)
 	}
 	if _, said := w.runBoth(1, "drift", "nosuch"); !strings.Contains(said, `there is no node and no Skyhook "nosuch"`) {
 		t.Errorf("of an unknown name it says %s", said)
 	}
 
-	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
+	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace)
 	if _, page := s.get("/?state=drifted", "text/html"); !strings.Contains(string(page), `data-n="n2"`) || strings.Contains(string(page), `data-n="n3"`) {
 		t.Errorf("the fleet does not show that n2 drifted, and no other:\n%s", page)
 	}
 	var want any
-	w.Must(json.Unmarshal([]byte(w.run(exitDrifted, "drift", "n2", "-o", "json")), &want))
+	w.Must(json.Unmarshal([]byte(w.run(exitDrifted, "drift", "--detailed-exitcode", "n2", "-o", "json")), &want))
 	if got := s.getPart("/nodes/n2", "drift"); !reflect.DeepEqual(got, want) {
 		t.Errorf("the page has\n%v\nand drift prints\n%v", got, want)
 	}
@@ -116,7 +116,7 @@ func TestDriftDiff(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "demo-drift-n1", Namespace: w.Namespace},
 		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: container, Image: "registry.example/agent"}}},
 	}))
-	shown, warned := w.runBoth(exitDrifted, "drift", "demo")
+	shown, warned := w.runBoth(exitDrifted, "drift", "--detailed-exitcode", "demo")
 	want := "\nPackage tuning on node n1:\n--- delivered/etc/a\n+++ host/etc/a\n@@ -1 +1 @@\n-a=1\n+a=2\n"
 	if !strings.HasSuffix(shown, want) || strings.Contains(shown, "what the agent logs") {
 		t.Errorf("it prints\n%s", shown)
@@ -130,11 +130,11 @@ func TestDriftDiff(t *testing.T) {
 			Diff []string
 		}
 	}
-	w.Must(json.Unmarshal([]byte(w.run(exitDrifted, "drift", "n1", "-o", "json")), &report))
+	w.Must(json.Unmarshal([]byte(w.run(exitDrifted, "drift", "--detailed-exitcode", "n1", "-o", "json")), &report))
 	if len(report.Packages) != 1 || len(report.Packages[0].Diff) != 5 || report.Packages[0].Diff[4] != "+a=2" {
 		t.Errorf("as JSON it is %+v", report)
 	}
-	if shown := w.run(exitDrifted, "drift"); strings.Contains(shown, "+a=2") {
+	if shown := w.run(exitDrifted, "drift", "--detailed-exitcode"); strings.Contains(shown, "+a=2") {
 		t.Errorf("without a name it reads logs:\n%s", shown)
 	}
 }
@@ -147,7 +147,7 @@ func TestUIDoneStages(t *testing.T) {
 	w.Apply(checkedHook)
 	w.WaitComplete("demo")
 	stop()
-	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
+	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace)
 	var work []view.Work
 	raw, err := json.Marshal(s.getPart("/nodes/n1", "work"))
 	w.Must(err)

@@ -58,7 +58,7 @@ func TestUndo(t *testing.T) {
 	if _, said := s.runBoth(1, "history", "demo", "--revision", "7"); !strings.Contains(said, "there is no revision 7 of Skyhook demo; it has 2, 1") {
 		t.Errorf("an unknown revision: %s", said)
 	}
-	if diff := s.run(2, "diff", "demo"); !strings.Contains(diff, "--- the spec\n+++ revision 1\n") || !strings.Contains(diff, "\n-    version: 1.1.0\n+    version: 1.0.0\n") {
+	if diff := s.run(2, "diff", "demo", "--detailed-exitcode"); !strings.Contains(diff, "--- the spec\n+++ revision 1\n") || !strings.Contains(diff, "\n-    version: 1.1.0\n+    version: 1.0.0\n") {
 		t.Errorf("the diff is\n%s", diff)
 	}
 	if diff := s.run(0, "diff", "demo", "--revision", "2"); diff != "" {

@@ -94,7 +94,7 @@ func (s *testCluster) runBoth(code int, args ...string) (printed, said string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	got := cli.Run(ctx, cli.Line{
-		Args: append([]string{"--kubeconfig", s.file, "-n", s.Namespace}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "v0.9.0-test",
+		Args: append([]string{"--kubeconfig", s.file, "--operator-namespace", s.Namespace}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "v0.9.0-test",
 	})
 	if got != code {
 		s.Fatalf("%v: exit code %d, want %d\n%s%s", args, got, code, out.String(), errs.String())
@@ -153,7 +153,7 @@ func TestPlanMatchesOperator(t *testing.T) {
 			}
 		}
 	}
-	s.Must(json.Unmarshal([]byte(s.run(2, "plan", "gpu", "-o", "json")), &plan))
+	s.Must(json.Unmarshal([]byte(s.run(0, "plan", "gpu", "-o", "json")), &plan))
 	if len(plan.Rollouts) != 1 || plan.Rollouts[0].Changing != 6 || len(plan.Rollouts[0].Work) != 1 {
 		t.Fatalf("it plans %+v", plan)
 	}
@@ -215,7 +215,7 @@ func TestDumpSameDecisions(t *testing.T) {
 		t.Error("nothing is redacted in the dump")
 	}
 	for _, args := range [][]string{{"plan", "-o", "json"}, {"plan", "-o", "wide"}} {
-		live, dumped := s.run(2, args...), s.run(2, append(args, "--from", file)...)
+		live, dumped := s.run(0, args...), s.run(0, append(args, "--from", file)...)
 		if live != dumped {
 			t.Errorf("%v says\n%s\nand of the dump\n%s", args, live, dumped)
 		}

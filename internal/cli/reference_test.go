@@ -16,6 +16,30 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 )
 
+// referenceRules is what all commands have in common. Scripts in testdata show each rule.
+const referenceRules = `Look with [status](#status), status --nodes, [node describe](#node-describe) and [why](#why).
+
+| | |
+|---|---|
+| exit code | 0 for success, 1 for an error; 2 for differences with --detailed-exitcode of [plan](#plan), [diff](#diff), [drift](#drift). [node run](#node-run), reboot and drain exit as the command did |
+| -o | json, yaml, name, wide, jsonpath=TEMPLATE and custom-columns=NAME:PATH,… as in kubectl get. Paths are those of -o json; custom columns have a row for each element of a list |
+| --dry-run | client, which is meant without a value: prints what would be sent. server: the API server checks it, and changes nothing |
+| -n, -A | the namespace whose NodeOps are shown, and where node reboot, drain and run create one. Without -n all NodeOps are shown, and one is created beside the operator |
+| --operator-namespace | where the operator is. Without it: where one leads, or else where its Deployment is, or else -n, or else skyhook. If several are found, -n chooses one |
+
+Former names work, and help does not show them:
+
+| former name | name | what happens |
+|---|---|---|
+| reset | [forget](#forget) | nodes forget a Skyhook, its cordons go, and it starts again there |
+| node reset | [node reapply](#node-reapply) | all packages of a Skyhook are applied again on nodes, which stay cordoned meanwhile |
+| package rerun | [package reapply](#package-reapply) | one package is applied again on nodes |
+| deployment-policy reset | [restart-batches](#restart-batches) | a rollout that stopped continues with its first batch; nodes keep their state |
+| node list | [status](#status) NAME --nodes | nothing: it shows nodes of a Skyhook |
+| node status | [status](#status) --nodes | nothing: it shows nodes |
+| package status | [node describe](#node-describe) | nothing: it shows the stages of packages |
+`
+
 const referenceHead = `# kubectl skyhook
 
 Generated from the commands by go test ./internal/cli -run TestReference -update: do not edit.
@@ -23,6 +47,7 @@ Generated from the commands by go test ./internal/cli -run TestReference -update
 The plugin talks to the API server only. What it says about what happens next is decided by the same code as in the
 operator, on a list call or two, and never with one call per node.
 
+%s
 | command | what it does |
 |---|---|
 `
@@ -43,7 +68,7 @@ func TestReference(t *testing.T) {
 	walk(root)
 	slices.SortFunc(all, func(a, b *cobra.Command) int { return strings.Compare(a.CommandPath(), b.CommandPath()) })
 	var b strings.Builder
-	b.WriteString(referenceHead)
+	fmt.Fprintf(&b, referenceHead, referenceRules)
 	for _, c := range all {
 		name := strings.TrimPrefix(c.CommandPath(), "kubectl skyhook ")
 		fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", name, strings.ReplaceAll(name, " ", "-"), c.Short)

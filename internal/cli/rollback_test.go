@@ -67,7 +67,7 @@ func TestDumpOfRollback(t *testing.T) {
 	})
 	stop()
 	file := filepath.Join(t.TempDir(), "dump.yaml")
-	s.run(0, "dump", "-o", file)
+	s.run(0, "dump", "--to", file)
 	if *dumps {
 		text, err := os.ReadFile(file)
 		s.Must(err)

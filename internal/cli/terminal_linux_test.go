@@ -153,7 +153,7 @@ func TestWatchAppends(t *testing.T) {
 	out, ended := &lockedBuffer{}, make(chan int, 1)
 	go func() {
 		ended <- cli.Run(ctx, cli.Line{
-			Args:   []string{"--kubeconfig", s.file, "-n", s.Namespace, "status", "base", "-w", "--interval", "20ms"},
+			Args:   []string{"--kubeconfig", s.file, "--operator-namespace", s.Namespace, "status", "base", "-w", "--interval", "20ms"},
 			Stdout: out, Stderr: io.Discard, Stdin: strings.NewReader(""),
 		})
 	}()

@@ -129,7 +129,7 @@ func TestUINodeOpSteps(t *testing.T) {
 	w := newOps(t, map[string]int32{"n1": 3})
 	w.runBoth(3, "node", "run", "n1", "n2", "--yes", "--concurrency", "0", "--stop-on-failure=false", "--", "false")
 	w.Apply("apiVersion: v1\nkind: Event\nmetadata: {name: n1.1, namespace: default}\ninvolvedObject: {kind: Node, name: n1}\nreason: Rebooted\nmessage: again\ntype: Warning\n")
-	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
+	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace)
 	var step view.Stage
 	w.Eventually("the log of the failed step is shown", func() bool {
 		n := getJSON[view.Node](s, "/nodes/n1")
@@ -166,7 +166,7 @@ spec:
   nodeSelectors: {matchLabels: {pool: gpu}}
   packages: {tuning: {version: 1.0.0, image: registry.example/packages/tuning}}
 `)
-	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
+	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace)
 	var log string
 	w.Eventually("the log of the failed stage is shown", func() bool {
 		for _, work := range getJSON[view.Node](s, "/nodes/n1").Work {

@@ -95,7 +95,7 @@ func printJSON(t *testing.T, args ...string) any {
 	t.Helper()
 	var out, problems bytes.Buffer
 	line := cli.Line{Args: append(args, "-o", "json"), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &problems, Version: "v0.9.0-test"}
-	if code := cli.Run(context.Background(), line); code != 0 && code != 2 {
+	if code := cli.Run(context.Background(), line); code != 0 {
 		t.Fatalf("%v ended with %d: %s", args, code, problems.String())
 	}
 	var v any
@@ -345,7 +345,7 @@ func nextState(t *testing.T, events *bufio.Scanner) (state struct {
 // TestUIFollows: the stream of events announces a change of the cluster, pages show it, and a lost connection is announced too.
 func TestUIFollows(t *testing.T) {
 	w := newTestCluster(t, 2)
-	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
+	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.address+"/events", nil)
 	w.Must(err)
 	answer, err := http.DefaultClient.Do(r)
@@ -382,17 +382,17 @@ spec:
 `)
 	w.Must(w.Client.Status().Patch(t.Context(), w.GetSkyhook("demo"), client.RawPatch(types.MergePatchType,
 		[]byte(`{"status":{"conditions":[{"type":"Accepted","status":"True","reason":"Accepted","message":"","lastTransitionTime":"2026-11-01T00:00:00Z"}]}}`))))
-	readOnly := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace)
+	readOnly := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace)
 	if status, body := readOnly.post("/changes", `{"verb":"pause","skyhook":"demo"}`); status != http.StatusForbidden || !strings.Contains(body, "--allow-changes") {
 		t.Errorf("without --allow-changes: %d: %s", status, body)
 	}
 	if _, page := readOnly.get("/rollouts/skyhook/demo", "text/html"); strings.Contains(string(page), "data-change") {
 		t.Error("a page that is read-only offers changes")
 	}
-	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace, "--allow-changes")
+	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace, "--allow-changes")
 	for path, command := range map[string]string{
-		"/rollouts/skyhook/demo": `data-command="kubectl skyhook pause demo --namespace ` + w.Namespace + `"`,
-		"/nodes/n1":              `data-command="kubectl skyhook node ignore n1 --namespace ` + w.Namespace + `"`,
+		"/rollouts/skyhook/demo": `data-command="kubectl skyhook pause demo --operator-namespace ` + w.Namespace + `"`,
+		"/nodes/n1":              `data-command="kubectl skyhook node ignore n1 --operator-namespace ` + w.Namespace + `"`,
 	} {
 		if _, page := s.get(path, "text/html"); !strings.Contains(string(page), command) {
 			t.Errorf("%s does not offer %s:\n%s", path, command, page)
@@ -443,8 +443,8 @@ spec:
   nodeSelectors: {matchLabels: {pool: gpu}}
   packages: {tuning: {version: 1.0.0, image: registry.example/packages/tuning}}
 `)
-	s := startUI(t, "--kubeconfig", w.file, "-n", w.Namespace, "--allow-changes")
-	command := `data-command="kubectl skyhook approve skyhook/demo __default__ --namespace ` + w.Namespace + `"`
+	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace, "--allow-changes")
+	command := `data-command="kubectl skyhook approve skyhook/demo __default__ --operator-namespace ` + w.Namespace + `"`
 	if _, page := s.get("/rollouts/skyhook/demo", "text/html"); !strings.Contains(string(page), command) {
 		t.Errorf("the page does not offer %s:\n%s", command, page)
 	}

@@ -25,18 +25,15 @@ func FormatTable(header []string, rows [][]string, paint func(string) string) st
 	}
 	var b strings.Builder
 	for n, row := range append([][]string{header, dashes}, rows...) {
-		var line strings.Builder
+		line := ""
 		for i, cell := range row {
-			shown := cell
+			padding := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2)
 			if paint != nil && n > 1 {
-				shown = paint(cell)
+				cell = paint(cell)
 			}
-			line.WriteString(shown)
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2))
-			}
+			line += cell + padding
 		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return b.String()
 }

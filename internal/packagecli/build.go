@@ -43,7 +43,6 @@ type buildOptions struct {
 	push      bool
 	shape, to string
 	sbom      string
-	asJSON    bool
 	created   time.Time
 	name      name.Tag // of the image
 	problems  pack.Problems
@@ -75,10 +74,10 @@ func (a *packageCommands) buildCommand() *cobra.Command {
 		Long: "Build the image of a package from its folder, for several platforms at once, without Docker. The same folder, base and\n" +
 			"platforms give the same digest. A reference without a tag gets the package's version as its tag.\n\n" +
 			"The base image needs sh, cp and mkdir: it is the one of this release, or --base. With --push the image is pushed to\n" +
-			"its registry, with its SBOM (SPDX) attached. Otherwise, or with -o as well, it is written to a file or folder. The package is validated first; errors stop the build.\n\n" +
+			"its registry, with its SBOM (SPDX) attached. Otherwise, or with --format as well, it is written to a file or folder. The package is validated first; errors stop the build.\n\n" +
 			"SOURCE_DATE_EPOCH in the environment sets the time of all files; without it that is 1970-01-01.",
 		Example: "  kubectl skyhook package build ./motd -t ghcr.io/acme/motd --push\n" +
-			"  kubectl skyhook package build ./motd -t ghcr.io/acme/motd:1.2.0 -o layout --to dist/motd --platform linux/amd64",
+			"  kubectl skyhook package build ./motd -t ghcr.io/acme/motd:1.2.0 --format layout --to dist/motd --platform linux/amd64",
 		Args: output.Args("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.buildPackage(cmd.Context(), &b, args[0]) },
 	}
@@ -88,10 +87,11 @@ func (a *packageCommands) buildCommand() *cobra.Command {
 	f.StringVar(&b.base, "base", a.defaultBaseImage(), "the base image, as a `reference`, an OCI archive or an OCI layout folder")
 	f.StringSliceVar(&b.platforms, "platform", []string{"linux/amd64", "linux/arm64"}, "build for these `platforms`")
 	f.BoolVar(&b.push, "push", false, "push the image, and attach its SBOM")
-	f.StringVarP(&b.shape, "output", "o", "", "write an OCI `archive|layout`; archive when nothing is pushed")
+	f.StringVar(&b.shape, "format", "", "write an OCI `archive|layout`; archive when nothing is pushed")
+	a.AddOutputFlag(f, "format")
 	f.StringVar(&b.to, "to", "", "the `path` to write to (default NAME-VERSION.tar or NAME-VERSION)")
 	f.StringVar(&b.sbom, "sbom", "", "write the SBOM to this `file` too")
-	f.BoolVar(&b.asJSON, "json", false, "print the result as JSON")
+	a.addJSONFlag(f)
 	registryFlags(cmd, &b.registry)
 	return cmd
 }
@@ -133,22 +133,13 @@ func (a *packageCommands) buildPackage(ctx context.Context, b *buildOptions, dir
 	if err := a.writeAndPush(ctx, b, idx, config, &out); err != nil {
 		return err
 	}
-	return a.printResult(b.asJSON, output.Answer{Value: out, Text: func(bool) string { return out.formatText() }})
-}
-
-// printResult prints the answer of a command that uses -o for something else.
-func (a *packageCommands) printResult(asJSON bool, ans output.Answer) error {
-	a.Format = output.Table
-	if asJSON {
-		a.Format = output.JSON
-	}
-	return a.Print(ans)
+	return a.Print(output.Answer{Value: out, Text: func(bool) string { return out.formatText() }})
 }
 
 // complete checks the flags and fills in defaults.
 func (b *buildOptions) complete(epoch string) error {
 	if b.shape != "" && b.shape != shapeLayout && b.shape != shapeArchive {
-		return fmt.Errorf("--output %q must be archive or layout", b.shape)
+		return fmt.Errorf("--format %q must be archive or layout", b.shape)
 	}
 	if b.shape == "" && !b.push {
 		b.shape = shapeArchive

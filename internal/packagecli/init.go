@@ -36,9 +36,6 @@ func (a *packageCommands) initCommand() *cobra.Command {
 }
 
 func (a *packageCommands) initPackage(p scaffold.Package, dir string) error {
-	if _, err := a.CheckFormat(); err != nil {
-		return err
-	}
 	if err := p.Validate(); err != nil {
 		return err
 	}

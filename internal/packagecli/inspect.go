@@ -64,9 +64,6 @@ func (a *packageCommands) inspectCommand() *cobra.Command {
 }
 
 func (a *packageCommands) inspectPackage(ctx context.Context, r image.Registry, what, platform string) (err error) {
-	if _, err := a.CheckFormat(); err != nil {
-		return err
-	}
 	p, err := pkgimage.Open(ctx, r, what, platform)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ package packagecli
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
@@ -24,4 +25,12 @@ func Commands(p *output.Printer, version string) []*cobra.Command {
 		a.initCommand(), a.validateCommand(), a.testCommand(), a.sandboxCommand(),
 		a.buildCommand(), a.pushCommand(), a.pullCommand(), a.inspectCommand(),
 	}
+}
+
+// addJSONFlag adds --json, which is older than -o json.
+func (a *packageCommands) addJSONFlag(flags *pflag.FlagSet) {
+	flags.BoolFunc("json", "same as -o json", func(string) error {
+		a.Format = output.JSON
+		return nil
+	})
 }

@@ -25,7 +25,6 @@ import (
 type pullOptions struct {
 	registry            image.Registry
 	shape, to, platform string
-	asJSON              bool
 }
 
 func (a *packageCommands) pullCommand() *cobra.Command {
@@ -36,15 +35,16 @@ func (a *packageCommands) pullCommand() *cobra.Command {
 		Long: "Fetch a package from a registry: its folder, as it was built from, or the image as an OCI archive or layout. Existing\n" +
 			"files are never overwritten.",
 		Example: "  kubectl skyhook package pull ghcr.io/acme/motd:1.2.0\n" +
-			"  kubectl skyhook package pull ghcr.io/acme/motd:1.2.0 -o archive --to motd.tar",
+			"  kubectl skyhook package pull ghcr.io/acme/motd:1.2.0 --format archive --to motd.tar",
 		Args: output.Args("IMAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.pullPackage(cmd.Context(), &p, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&p.shape, "output", "o", shapeFolder, "write the package's `folder`, or the image as archive or layout")
+	f.StringVar(&p.shape, "format", shapeFolder, "write the package's `folder`, or the image as archive or layout")
+	a.AddOutputFlag(f, "format")
 	f.StringVar(&p.to, "to", "", "the `path` to write to (default NAME-VERSION, with .tar for an archive)")
 	f.StringVar(&p.platform, "platform", "", "take the folder from this `platform`, such as linux/arm64")
-	f.BoolVar(&p.asJSON, "json", false, "print the result as JSON")
+	a.addJSONFlag(f)
 	registryFlags(cmd, &p.registry)
 	return cmd
 }
@@ -62,7 +62,7 @@ func localName(c pack.Config, problems pack.Problems) string {
 
 func (a *packageCommands) pullPackage(ctx context.Context, p *pullOptions, ref string) (err error) {
 	if p.shape != shapeFolder && p.shape != shapeLayout && p.shape != shapeArchive {
-		return fmt.Errorf("--output %q must be folder, archive or layout", p.shape)
+		return fmt.Errorf("--format %q must be folder, archive or layout", p.shape)
 	}
 	from, err := pkgimage.Open(ctx, p.registry, ref, p.platform)
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *packageCommands) pullPackage(ctx context.Context, p *pullOptions, ref s
 	if err != nil {
 		return fmt.Errorf("pulling %s: %w", ref, err)
 	}
-	return a.printResult(p.asJSON, output.Answer{
+	return a.Print(output.Answer{
 		Value: map[string]string{"reference": from.Ref.Name(), "digest": digest.String(), "package": config.Name, "version": config.Version, "file": to},
 		Text:  func(bool) string { return fmt.Sprintf("pulled %s@%s to %s\n", from.Ref.Name(), digest, to) },
 	})

@@ -20,7 +20,6 @@ import (
 
 func (a *packageCommands) pushCommand() *cobra.Command {
 	var r image.Registry
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "push ARCHIVE|LAYOUT REFERENCE",
 		Short: "Push the image of a package that was built before",
@@ -29,15 +28,15 @@ func (a *packageCommands) pushCommand() *cobra.Command {
 		Example: "  kubectl skyhook package push motd-1.2.0.tar ghcr.io/acme/motd",
 		Args:    output.Args("ARCHIVE|LAYOUT", "REFERENCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.pushImage(cmd.Context(), r, args[0], args[1], asJSON)
+			return a.pushImage(cmd.Context(), r, args[0], args[1])
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	a.addJSONFlag(cmd.Flags())
 	registryFlags(cmd, &r)
 	return cmd
 }
 
-func (a *packageCommands) pushImage(ctx context.Context, r image.Registry, file, ref string, asJSON bool) (err error) {
+func (a *packageCommands) pushImage(ctx context.Context, r image.Registry, file, ref string) (err error) {
 	to, tagged, err := parseReference(r, ref)
 	if err != nil {
 		return err
@@ -81,5 +80,5 @@ func (a *packageCommands) pushImage(ctx context.Context, r image.Registry, file,
 	if out.SBOM, err = a.pushWithSBOM(ctx, r, to.Name(), p.Index, sbom); err != nil {
 		return err
 	}
-	return a.printResult(asJSON, output.Answer{Value: out, Text: func(bool) string { return out.formatText() }})
+	return a.Print(output.Answer{Value: out, Text: func(bool) string { return out.formatText() }})
 }

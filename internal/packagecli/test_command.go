@@ -62,8 +62,7 @@ func (a *packageCommands) testCommand() *cobra.Command {
 			"plain files, systemctl and reboots are simulated, and there is no network unless --network is given. -v shows the\n" +
 			"output of the agent and the steps.\n\n" +
 			"The inputs are in " + sandbox.SpecFile + " of the package: config, change, env, services, interrupt, host, ignore.\n" +
-			"Flags override them. It needs Linux, and root or user namespaces.\n\n" +
-			"Exit code 0 means passed, 1 failed, 2 that it could not be tested.",
+			"Flags override them. It needs Linux, and root or user namespaces.",
 		Example: "  kubectl skyhook package test ./motd --host-like debian\n" +
 			"  kubectl skyhook package test ./motd --root /srv/roots/bookworm --upgrade-from ghcr.io/acme/motd:1.1.0\n" +
 			"  kubectl skyhook package test ./tuning --host-like debian --interrupt reboot --diff",
@@ -98,12 +97,9 @@ func (a *packageCommands) sandboxCommand() *cobra.Command {
 }
 
 func (a *packageCommands) testPackage(ctx context.Context, t *testOptions, what string) error {
-	if _, err := a.CheckFormat(); err != nil {
-		return output.NotChecked(err)
-	}
 	report, err := a.runTest(ctx, t, what)
 	if err != nil {
-		return output.NotChecked(err)
+		return err
 	}
 	err = a.Print(output.Answer{
 		Value: report, Names: output.WithKind("package", report.Package),
@@ -114,7 +110,7 @@ func (a *packageCommands) testPackage(ctx context.Context, t *testOptions, what 
 		},
 	})
 	if err != nil {
-		return output.NotChecked(err)
+		return err
 	}
 	if !report.Passed {
 		return output.ProblemsFound()

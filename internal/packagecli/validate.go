@@ -49,8 +49,7 @@ func (a *packageCommands) validateCommand() *cobra.Command {
 		Long: "Check a package and print all problems: against the rules of the agent, in the shell code of its scripts, and for an\n" +
 			"image also outside of the package. A table shows which stages have steps and checks.\n\n" +
 			"DIR is a folder with a config.json; IMAGE a reference, an OCI archive or an OCI layout folder. The version is\n" +
-			"compared with the image's tag, or with --tag: a tag that is another version is an error.\n\n" +
-			"Exit code 0 means valid, 1 not valid, 2 that it could not be checked.",
+			"compared with the image's tag, or with --tag: a tag that is another version is an error.",
 		Example: "  kubectl skyhook package validate ./motd\n" +
 			"  kubectl skyhook package validate ./motd --tag 1.2.0 --strict -o json\n" +
 			"  kubectl skyhook package validate ghcr.io/acme/motd:1.2.0",
@@ -71,23 +70,20 @@ func registryFlags(cmd *cobra.Command, r *image.Registry) {
 }
 
 func (a *packageCommands) validatePackage(ctx context.Context, v *validateOptions, what string) error {
-	if _, err := a.CheckFormat(); err != nil {
-		return output.NotChecked(err)
-	}
 	p, err := pkgimage.Open(ctx, v.registry, what, v.platform)
 	if err != nil {
-		return output.NotChecked(err)
+		return err
 	}
 	said, err := v.checkPackage(p)
 	if err = errors.Join(err, p.Close()); err != nil {
-		return output.NotChecked(err)
+		return err
 	}
 	err = a.Print(output.Answer{
 		Value: said, Names: output.WithKind("package", said.Package),
 		Text: func(bool) string { return said.Problems.Text() + "\n" + formatLifecycle(said.Lifecycle) },
 	})
 	if err != nil {
-		return output.NotChecked(err)
+		return err
 	}
 	if !said.Valid {
 		return output.ProblemsFound()

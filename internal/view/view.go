@@ -31,13 +31,14 @@ var ErrNotFound = errors.New("not found")
 
 // Cluster is a cluster with the decision of the engine.
 type Cluster struct {
-	Dump     *dump.Cluster
-	Objects  *cluster.Objects
-	Compiled *cluster.Compiled
-	Snapshot rollout.Snapshot // of what was compiled
-	Plan     rollout.Plan
-	targets  map[targetKey]*rollout.Target
-	Budgets  map[types.UID]string // by pod: the disruption budget that allows no eviction now
+	Dump      *dump.Cluster
+	Namespace string // whose NodeOps are shown; all when it is empty
+	Objects   *cluster.Objects
+	Compiled  *cluster.Compiled
+	Snapshot  rollout.Snapshot // of what was compiled
+	Plan      rollout.Plan
+	targets   map[targetKey]*rollout.Target
+	Budgets   map[types.UID]string // by pod: the disruption budget that allows no eviction now
 }
 
 // targetKey names a target.
@@ -65,6 +66,9 @@ func (v *Cluster) SelectRollouts(args []string) []*rollout.Rollout {
 	var selected []*rollout.Rollout
 	for i := range v.Snapshot.Rollouts {
 		r := &v.Snapshot.Rollouts[i]
+		if r.Ref.Namespace != "" && v.Namespace != "" && r.Ref.Namespace != v.Namespace {
+			continue
+		}
 		if len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return matchesName(r.Ref, arg) }) {
 			selected = append(selected, r)
 		}
@@ -106,8 +110,8 @@ func (v *Cluster) CheckNames(args []string) error {
 // ListNames lists the names that arguments can have.
 func (v *Cluster) ListNames() string {
 	var names []string
-	for i := range v.Snapshot.Rollouts {
-		names = append(names, ShortName(v.Snapshot.Rollouts[i].Ref))
+	for _, r := range v.SelectRollouts(nil) {
+		names = append(names, ShortName(r.Ref))
 	}
 	if len(names) == 0 {
 		return errNoObjects.Error()

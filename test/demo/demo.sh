@@ -222,7 +222,7 @@ print_next_steps() {
    kubectl describe skyhook demo                  what its conditions say
    kubectl edit skyhook demo                      change config.sh, and watch the config stage run again
    kubectl apply -f examples/interrupt.yaml       a package that restarts a service, with cordon and drain
-   kubectl skyhook --help                         pause, resume, reset, rerun, logs, packages
+   kubectl skyhook --help                         status, plan, pause, forget, packages
    docs/README.md                                 everything else
 
    make demo-down                                 removes all of it

@@ -43,7 +43,7 @@ await() { # TEXT COMMAND…: until the output contains the text
 reset() {
   kubectl delete --ignore-not-found --timeout=10m -f examples/interrupt-wait-for-pod.yaml >&2
   kubectl delete --ignore-not-found --timeout=10m -f examples/simple.yaml >&2
-  for name in demo wait-for-pod; do kubectl skyhook reset "$name" --confirm >&2; done
+  for name in demo wait-for-pod; do kubectl skyhook forget "$name" --confirm >&2; done
 }
 
 record() {

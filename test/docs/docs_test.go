@@ -99,7 +99,7 @@ func TestCommandsRefused(t *testing.T) {
 	}
 	for _, text := range []string{
 		"kubectl gte pods", "kubectl get pods --namespaces x", "kubectl apply -f x | kubectl bake", "kubectl skyhook pauses demo",
-		"kubectl skyhook reset demo --nodes n1", "helm instal skyhook ./chart", "helm install skyhook ./chart --replace-all", "kubelet --register-with-taint=a=b:NoSchedule", "make everything",
+		"kubectl skyhook forget demo --nodes n1", "helm instal skyhook ./chart", "helm install skyhook ./chart --replace-all", "kubelet --register-with-taint=a=b:NoSchedule", "make everything",
 		"go test ./nowhere", "for x in 1; do unheard-of $x; done", "./install.sh", "if then",
 	} {
 		if len(checkScript(dir, text)) == 0 {

@@ -64,11 +64,12 @@ type approval struct {
 	Begins      []string         `json:"begins"` // nodes that start now
 	Waits       string           `json:"waits,omitempty"`
 	DryRun      bool             `json:"dryRun"`
+	suffix      string
 }
 
 // Run approves the next wave, or all of them.
 func (o *ApproveOptions) Run(ctx context.Context) error {
-	c, err := o.Connect()
+	c, err := o.NewClient()
 	if err != nil {
 		return err
 	}
@@ -86,11 +87,9 @@ func (o *ApproveOptions) Run(ctx context.Context) error {
 	if g.Approval.Of == "" {
 		return fmt.Errorf("it is not known what %s rolls out: see kubectl skyhook status", g.Ref.Owner.Title())
 	}
-	out := &approval{Owner: g.Ref.Owner, Compartment: o.Compartment, Revision: g.Approval.Of, By: o.FindUser(ctx), Of: v.DescribeRevision(g), Revoked: o.revoke, DryRun: o.DryRun}
-	if !o.DryRun {
-		if err := o.write(ctx, c, out); err != nil {
-			return err
-		}
+	out := &approval{Owner: g.Ref.Owner, Compartment: o.Compartment, Revision: g.Approval.Of, By: o.FindUser(ctx), Of: v.DescribeRevision(g), Revoked: o.revoke, DryRun: o.DryRun, suffix: o.DryRunSuffix() + "\n"}
+	if err := o.write(ctx, c, out); err != nil {
+		return err
 	}
 	if !o.revoke {
 		out.Begins, out.Waits = v.PreviewApproval(g)
@@ -134,7 +133,6 @@ func (o *ApproveOptions) write(ctx context.Context, c client.Client, a *approval
 		if err != nil {
 			return err
 		}
-		o.Note("patching %s: %s", a.Owner.Title(), raw)
 		return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, raw))
 	})
 	if err != nil {
@@ -155,15 +153,11 @@ func newOwner(owner rollout.Ref) client.Object {
 }
 
 func (a *approval) formatText() string {
-	suffix := "\n"
-	if a.DryRun {
-		suffix = " (dry run)\n"
-	}
 	name := fmt.Sprintf("compartment %s of %s", a.Compartment, a.Owner.Title())
 	if a.Revoked {
-		return "The approval of " + name + " is taken back: no further node starts there" + suffix
+		return "The approval of " + name + " is taken back: no further node starts there" + a.suffix
 	}
-	text := fmt.Sprintf("%s approved by %s, for %s%s", Capitalize(name), a.By, a.Of, suffix)
+	text := fmt.Sprintf("%s approved by %s, for %s%s", Capitalize(name), a.By, a.Of, a.suffix)
 	switch {
 	case len(a.Begins) > 0:
 		text += "  begins now: " + output.Count(len(a.Begins), "node") + ": " + output.List(a.Begins, 6) + "\n"

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -20,6 +21,43 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 )
+
+// NewRestartBatchesCommand returns the command `restart-batches`.
+func NewRestartBatchesCommand(f *session.Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restart-batches SKYHOOK",
+		Short: "Restart the batches of a Skyhook",
+		Long: "Restart the batches of a Skyhook with the first one: a rollout that stopped because of failures continues. Nodes keep\n" +
+			"their state. The argument is the name of a Skyhook; when its policy has scope Policy, the batches of all objects that\n" +
+			"name this policy restart. The command does not ask; --confirm is accepted and ignored.",
+		Example: "  kubectl skyhook restart-batches demo\n  kubectl skyhook restart-batches demo --dry-run=server",
+		Args:    output.Args("SKYHOOK"), ValidArgsFunction: f.CompleteSkyhooks,
+		RunE: func(cmd *cobra.Command, args []string) error { return runBatchReset(cmd.Context(), f, args[0]) },
+	}
+	session.AddIgnoredConfirmation(cmd.Flags())
+	return cmd
+}
+
+func runBatchReset(ctx context.Context, f *session.Factory, name string) error {
+	c, err := f.NewClient()
+	if err != nil {
+		return err
+	}
+	s, err := f.GetSkyhook(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	b, err := findBatchState(ctx, f, c, s)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(f.ErrOut, b.formatText())
+	if err := b.reset(ctx, c); err != nil {
+		return err
+	}
+	value := map[string]any{"skyhookName": name, "compartments": len(b.compartments())}
+	return f.PrintChange(value, output.WithKind("skyhook", name), fmt.Sprintf("Batch state of Skyhook %q reset", name))
+}
 
 // batchState is the result of earlier batches, with the objects whose status holds it.
 type batchState struct {
@@ -80,19 +118,19 @@ func (b *batchState) formatText() string {
 }
 
 // reset begins with the first batch again, and removes from the Skyhook the order and the admission times of its nodes.
-func (b *batchState) reset(ctx context.Context, f *session.Factory, c client.Client) error {
+func (b *batchState) reset(ctx context.Context, c client.Client) error {
 	if b.policy != nil {
 		compartments := func() map[string]v1alpha1.CompartmentStatus { return b.policy.Status.CompartmentStatuses }
-		if err := resetBatchStatus(ctx, f, c, b.policy, "DeploymentPolicy", compartments, nil); err != nil {
+		if err := resetBatchStatus(ctx, c, b.policy, "DeploymentPolicy", compartments, nil); err != nil {
 			return err
 		}
 	}
 	compartments := func() map[string]v1alpha1.CompartmentStatus { return b.skyhook.Status.CompartmentStatuses }
-	return resetBatchStatus(ctx, f, c, b.skyhook, "Skyhook", compartments, map[string]any{"nodeOrderOffset": 0, "nodePriority": nil})
+	return resetBatchStatus(ctx, c, b.skyhook, "Skyhook", compartments, map[string]any{"nodeOrderOffset": 0, "nodePriority": nil})
 }
 
 // resetBatchStatus patches the status of one object, if it did not change since it was read; otherwise it reads it again.
-func resetBatchStatus(ctx context.Context, f *session.Factory, c client.Client, o client.Object, kind string,
+func resetBatchStatus(ctx context.Context, c client.Client, o client.Object, kind string,
 	compartments func() map[string]v1alpha1.CompartmentStatus, fields map[string]any,
 ) error {
 	isRetry := false
@@ -123,7 +161,6 @@ func resetBatchStatus(ctx context.Context, f *session.Factory, c client.Client, 
 		if err != nil {
 			return err
 		}
-		f.Note("patching the status of %s %s: %s", kind, o.GetName(), raw)
 		return c.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, raw))
 	})
 	if err != nil {

@@ -65,19 +65,12 @@ func RunIgnore(ctx context.Context, f *session.Factory, args []string, label *st
 		return fmt.Errorf("labelling nodes: %w", err)
 	}
 	names := session.NodeNames(nodes)
-	return f.Print(output.Answer{
-		Value: map[string]any{"nodes": names, "action": done, "dryRun": f.DryRun},
-		Names: output.WithKind("node", names...),
-		Text: func(bool) string {
-			text := ""
-			for _, n := range nodes {
-				suffix := " (unchanged)"
-				if slices.Contains(changed, n) {
-					suffix = f.DryRunSuffix()
-				}
-				text += fmt.Sprintf("Node %q %s%s\n", n.Name, done, suffix)
-			}
-			return text
-		},
-	})
+	lines := make([]string, len(nodes))
+	for i, n := range nodes {
+		lines[i] = fmt.Sprintf("Node %q %s", n.Name, done)
+		if !slices.Contains(changed, n) {
+			lines[i] += " (unchanged)"
+		}
+	}
+	return f.PrintChange(map[string]any{"nodes": names, "action": done}, output.WithKind("node", names...), lines...)
 }

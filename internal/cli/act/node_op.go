@@ -4,6 +4,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,9 +114,6 @@ func (o *nodeOpOptions) validate() error {
 }
 
 func (o *nodeOpOptions) run(ctx context.Context) error {
-	if _, err := o.CheckFormat(); err != nil {
-		return err
-	}
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -131,14 +129,15 @@ func (o *nodeOpOptions) run(ctx context.Context) error {
 	if err := o.Confirm(&o.sure, fmt.Sprintf("%s %s: %s?", Capitalize(o.verb), output.Count(len(nodes), "node"), names)); err != nil {
 		return err
 	}
-	o.nodeOp = o.newNodeOp(selector)
-	if o.DryRun {
-		o.nodeOp.Name = o.nodeOp.GenerateName + "…"
-		return o.printNodeOp(fmt.Sprintf("nodeop/%s would be created for %s (dry run)\n", o.nodeOp.Name, names))
-	}
+	o.nodeOp = o.newNodeOp(o.NodeOpNamespace(ctx), selector)
 	if err := o.create(ctx, nodes); err != nil {
 		return err
 	}
+	if o.DryRun {
+		o.nodeOp.Name = cmp.Or(o.nodeOp.Name, o.nodeOp.GenerateName+"…")
+		return o.printNodeOp(fmt.Sprintf("nodeop/%s would be created for %s%s\n", o.nodeOp.Name, names, o.DryRunSuffix()))
+	}
+	fmt.Fprintf(o.ErrOut, "nodeop/%s created in namespace %s\n", o.nodeOp.Name, o.nodeOp.Namespace)
 	if !o.wait {
 		return o.printNodeOp(fmt.Sprintf("nodeop/%s\n", o.nodeOp.Name))
 	}
@@ -153,7 +152,7 @@ func (o *nodeOpOptions) selectNodes(ctx context.Context) ([]*node.Node, nodeopv1
 		return nil, none, err
 	}
 	// Checked before a node is cordoned.
-	if err := o.client.List(ctx, &nodeopv1.NodeOpList{}, client.InNamespace(o.Namespace()), client.Limit(1)); session.IsUnknownKind(err) {
+	if err := o.client.List(ctx, &nodeopv1.NodeOpList{}, client.InNamespace(o.NodeOpNamespace(ctx)), client.Limit(1)); session.IsUnknownKind(err) {
 		return nil, none, session.ErrNoNodeOps
 	}
 	nodes, err := session.SelectNodes(all, o.nodeArgs)
@@ -175,7 +174,6 @@ func (o *nodeOpOptions) create(ctx context.Context, nodes []*node.Node) error {
 	if err := o.client.Create(ctx, o.nodeOp); err != nil {
 		return fmt.Errorf("creating the NodeOp: %w", err)
 	}
-	fmt.Fprintf(o.ErrOut, "nodeop/%s created in namespace %s\n", o.nodeOp.Name, o.nodeOp.Namespace)
 	return nil
 }
 
@@ -204,10 +202,10 @@ func newHostnameSelector(all, nodes []*node.Node) (nodeopv1.LabelSelector, error
 	}}, nil
 }
 
-func (o *nodeOpOptions) newNodeOp(selector nodeopv1.LabelSelector) *nodeopv1.NodeOp {
+func (o *nodeOpOptions) newNodeOp(namespace string, selector nodeopv1.LabelSelector) *nodeopv1.NodeOp {
 	op := &nodeopv1.NodeOp{
 		TypeMeta:   metav1.TypeMeta{APIVersion: nodeopv1.GroupVersion.String(), Kind: "NodeOp"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: o.verb + "-", Namespace: o.Namespace()},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: o.verb + "-", Namespace: namespace},
 		Spec: nodeopv1.NodeOpSpec{
 			NodeSelector: selector, Command: o.command, Image: o.image, Concurrency: o.concurrency, StopOnFailure: &o.stopOnFailure,
 			RebootOnSuccess: &o.reboot, TTLSecondsAfterFinished: new(int32(3600)), BackoffLimit: new(int32(0)),

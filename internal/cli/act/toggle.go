@@ -78,7 +78,7 @@ func NewToggleCommand(f *session.Factory, t Toggle) *cobra.Command {
 
 // Run switches a Skyhook, unless it is in that state already.
 func (t *Toggle) Run(ctx context.Context, f *session.Factory, sure *session.Confirmation, name string) error {
-	c, err := f.Connect()
+	c, err := f.NewClient()
 	if err != nil {
 		return err
 	}
@@ -94,20 +94,14 @@ func (t *Toggle) Run(ctx context.Context, f *session.Factory, sure *session.Conf
 			return err
 		}
 	}
-	if !f.DryRun {
-		var value *string
-		if t.Set {
-			value = new("true")
-		}
-		if err := f.PatchAnnotation(ctx, c, s, t.Annotation, value); err != nil {
-			return err
-		}
+	var value *string
+	if t.Set {
+		value = new("true")
 	}
-	return f.Print(output.Answer{
-		Value: map[string]any{"skyhookName": name, "action": t.done, "dryRun": f.DryRun},
-		Names: output.WithKind("skyhook", name),
-		Text:  func(bool) string { return fmt.Sprintf("Skyhook %q %s%s\n", name, t.done, f.DryRunSuffix()) },
-	})
+	if err := f.PatchAnnotation(ctx, c, s, t.Annotation, value); err != nil {
+		return err
+	}
+	return f.PrintChange(map[string]any{"skyhookName": name, "action": t.done}, output.WithKind("skyhook", name), fmt.Sprintf("Skyhook %q %s", name, t.done))
 }
 
 // checkOperator returns an error when the operator does not read the annotation. An operator that sets Accepted reads it:

@@ -78,18 +78,11 @@ func (o *undoOptions) run(ctx context.Context) error {
 	if err := o.Confirm(&o.sure, fmt.Sprintf("Go back to revision %d of Skyhook %q?", to.Revision, o.name)); err != nil {
 		return err
 	}
-	if !o.DryRun {
-		if err := o.write(ctx, c, all.Skyhook, to); err != nil {
-			return err
-		}
+	if err := o.write(ctx, c, all.Skyhook, to); err != nil {
+		return err
 	}
-	return o.Print(output.Answer{
-		Value: map[string]any{"skyhookName": o.name, "action": "undone", "revision": to.Revision, "dryRun": o.DryRun},
-		Names: output.WithKind("skyhook", o.name),
-		Text: func(bool) string {
-			return fmt.Sprintf("Skyhook %q has the packages of revision %d%s\n", o.name, to.Revision, o.DryRunSuffix())
-		},
-	})
+	value := map[string]any{"skyhookName": o.name, "action": "undone", "revision": to.Revision}
+	return o.PrintChange(value, output.WithKind("skyhook", o.name), fmt.Sprintf("Skyhook %q has the packages of revision %d", o.name, to.Revision))
 }
 
 // preview shows, on the standard error, what would change in the spec and on nodes.
@@ -143,7 +136,6 @@ func (o *undoOptions) write(ctx context.Context, c client.Client, s *v1alpha1.Sk
 	if err != nil {
 		return fmt.Errorf("writing Skyhook %s: %w", s.Name, err)
 	}
-	o.Note("patching Skyhook %s: %s", s.Name, raw)
 	err = c.Patch(ctx, s, client.RawPatch(types.JSONPatchType, raw))
 	if apierrors.IsInvalid(err) && failedTest.MatchString(err.Error()) {
 		return fmt.Errorf("nothing was written, because Skyhook %s was changed meanwhile: run the command again", s.Name)

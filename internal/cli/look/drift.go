@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/skyhook-k8s/skyhook/internal/cli/preview"
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
@@ -34,8 +33,7 @@ func NewDriftCommand(f *session.Factory) *cobra.Command {
 		Use:   "drift [SKYHOOK|NODE]",
 		Short: "Show what changed on nodes since packages were installed",
 		Long: "Show what changed on nodes since packages were installed: what the last check of spec.drift found on each node, and how text\n" +
-			"files that packages delivered differ now. Without a name it lists all Skyhooks, and no differences of files.\n\n" +
-			"Exit code 0: nothing drifted; 2: something drifted; 1: it is not known.",
+			"files that packages delivered differ now. Without a name it lists all Skyhooks, and no differences of files.",
 		Example: "  kubectl skyhook drift\n" +
 			"  kubectl skyhook drift demo\n" +
 			"  kubectl skyhook drift worker-1 -o yaml",
@@ -45,13 +43,11 @@ func NewDriftCommand(f *session.Factory) *cobra.Command {
 		},
 	}
 	from.AddFromFlag(cmd)
+	f.AddDetailedExitCode(cmd, "something drifted")
 	return cmd
 }
 
 func runDrift(ctx context.Context, f *session.Factory, from session.ViewOptions, name string) error {
-	if _, err := f.CheckFormat(); err != nil {
-		return err
-	}
 	v, err := session.LoadView(ctx, f, from)
 	if err != nil {
 		return err
@@ -72,10 +68,7 @@ func runDrift(ctx context.Context, f *session.Factory, from session.ViewOptions,
 	if err := f.Print(output.Answer{Value: report, Names: output.WithKind("node", slices.Compact(names)...), Text: func(bool) string { return formatDriftReport(report, f) }}); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(report.Packages, func(p view.DriftedPackage) bool { return p.Result != view.DriftUnknown }) {
-		return &output.ExitError{Code: preview.ExitChanges}
-	}
-	return nil
+	return f.EndWith(slices.ContainsFunc(report.Packages, func(p view.DriftedPackage) bool { return p.Result != view.DriftUnknown }))
 }
 
 // readDiffs reads from the logs of the pods that checked how files differ.
@@ -95,7 +88,7 @@ func readDiffs(ctx context.Context, f *session.Factory, r *view.DriftReport) err
 			return nil
 		}
 		f.Note("reading the log of pod %s", p.Pod)
-		if p.Diff, err = readDiff(ctx, core.Pods(f.Namespace()), p); err != nil {
+		if p.Diff, err = readDiff(ctx, core.Pods(f.Namespace(ctx)), p); err != nil {
 			f.Warn("the differences of package %s on node %s cannot be read: %v", p.Package, p.Node, err)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skyhook-k8s/skyhook/internal/cli/preview"
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/view"
@@ -92,14 +91,14 @@ func NewDiffCommand(f *session.Factory) *cobra.Command {
 		Use:   "diff SKYHOOK",
 		Short: "Compare the packages of a Skyhook with those of a revision",
 		Long: "Compare the packages of a Skyhook with those of a revision: what would change if the Skyhook went back to it. Without --revision\n" +
-			"it is the newest one that differs from the spec.\n\n" +
-			"Exit code 0: they are equal; 2: they differ; 1: the comparison failed.",
+			"it is the newest one that differs from the spec.",
 		Example: "  kubectl skyhook diff demo\n" +
 			"  kubectl skyhook diff demo --revision 3",
 		Args: output.Args("SKYHOOK"), ValidArgsFunction: f.CompleteSkyhooks,
 		RunE: func(cmd *cobra.Command, args []string) error { return runDiff(cmd.Context(), f, args[0], number) },
 	}
 	cmd.Flags().Int64Var(&number, "revision", 0, "`number` of the revision; 0 for the newest that differs")
+	f.AddDetailedExitCode(cmd, "the packages differ")
 	return cmd
 }
 
@@ -122,8 +121,5 @@ func runDiff(ctx context.Context, f *session.Factory, name string, number int64)
 	}); err != nil {
 		return err
 	}
-	if text != "" {
-		return &output.ExitError{Code: preview.ExitChanges}
-	}
-	return nil
+	return f.EndWith(text != "")
 }

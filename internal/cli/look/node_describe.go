@@ -36,9 +36,6 @@ func NewNodeDescribeCommand(f *session.Factory) *cobra.Command {
 }
 
 func runNodeDescribe(ctx context.Context, f *session.Factory, from session.ViewOptions, name string) error {
-	if _, err := f.CheckFormat(); err != nil {
-		return err
-	}
 	v, err := session.LoadView(ctx, f, from)
 	if err != nil {
 		return err

@@ -34,9 +34,6 @@ func NewPolicyStatusCommand(f *session.Factory) *cobra.Command {
 }
 
 func runPolicyStatus(ctx context.Context, f *session.Factory, from session.ViewOptions, names []string) error {
-	if _, err := f.CheckFormat(); err != nil {
-		return err
-	}
 	v, err := session.LoadView(ctx, f, from)
 	if err != nil {
 		return err

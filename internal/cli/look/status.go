@@ -5,9 +5,11 @@
 package look
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +37,7 @@ func NewStatusCommand(f *session.Factory) *cobra.Command {
 	o := &statusOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "status [SKYHOOK|nodeop/NAME]",
-		Short: "Show the progress, speed and problems of rollouts",
+		Short: "Show the progress, speed and problems of rollouts, or with --nodes of nodes",
 		Long: "Show the progress, speed and problems of rollouts: one line for each rollout, or details of the named one.\n\n" +
 			"With --nodes it lists what each node does in the rollout that needs the most attention there, or in the named one: the most\n" +
 			"urgent nodes first, as kubectl skyhook ui shows them.\n\n" +
@@ -68,9 +70,6 @@ func NewStatusCommand(f *session.Factory) *cobra.Command {
 
 // load returns the status, and whether everything in it is done.
 func (o *statusOptions) load(ctx context.Context) (output.Answer, bool, error) {
-	if _, err := o.CheckFormat(); err != nil {
-		return output.Answer{}, false, err
-	}
 	filter := view.FleetFilter{State: view.State(o.state), Query: o.search}
 	if err := filter.Check(); err != nil {
 		return output.Answer{}, false, fmt.Errorf("--state: %w", err)
@@ -100,4 +99,37 @@ func (o *statusOptions) load(ctx context.Context) (output.Answer, bool, error) {
 		return output.Answer{Value: all[0], Names: names, Text: details}, isDone, nil
 	}
 	return output.Answer{Value: all, Names: names, Text: func(bool) string { return FormatOverview(o.Printer, all) }}, isDone, nil
+}
+
+// newFleetAnswer returns what status --nodes prints: the nodes that a filter selects.
+func newFleetAnswer(p *output.Printer, fleet *view.Fleet, filter view.FleetFilter, now time.Time) output.Answer {
+	fleet.Nodes = slices.DeleteFunc(fleet.Nodes, func(c view.Cell) bool { return !filter.Matches(&c) })
+	var names []string
+	for i := range fleet.Nodes {
+		names = append(names, fleet.Nodes[i].Node)
+	}
+	return output.Answer{Value: fleet, Names: output.WithKind("node", names...), Text: func(bool) string { return formatFleet(p, fleet, now) }}
+}
+
+func formatFleet(p *output.Printer, fleet *view.Fleet, now time.Time) string {
+	if len(fleet.Nodes) == 0 {
+		return "No node matches.\n"
+	}
+	header := []string{"NODE", "STATE", "ROLLOUT", "STAGE", "SINCE", "WHY"}
+	var rows [][]string
+	for _, c := range fleet.SortByUrgency() {
+		why := strings.TrimPrefix(c.Reason+": "+c.Text, ": ")
+		rows = append(rows, []string{
+			c.Node, c.State.Sign() + " " + strings.ToLower(c.State.Title()), cmp.Or(c.Rollout, "-"), cmp.Or(c.Stage, "-"), formatSince(c.Since, now), strings.TrimSuffix(why, ": "),
+		})
+	}
+	return output.FormatTable(header, p.ClipLastColumn(header, rows, 80, 0), nil)
+}
+
+// formatSince returns how long ago a time was; a dash for none.
+func formatSince(t *time.Time, now time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return view.FormatDuration(now.Sub(*t))
 }

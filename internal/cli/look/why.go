@@ -35,9 +35,6 @@ func NewWhyCommand(f *session.Factory) *cobra.Command {
 }
 
 func runWhy(ctx context.Context, f *session.Factory, from session.ViewOptions, arg string) error {
-	if _, err := f.CheckFormat(); err != nil {
-		return err
-	}
 	v, err := session.LoadView(ctx, f, from)
 	if err != nil {
 		return err

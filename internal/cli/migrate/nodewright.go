@@ -68,6 +68,9 @@ func (o *migrateOptions) direction() migrate.Direction {
 }
 
 func (o *migrateOptions) run(ctx context.Context) error {
+	if o.ServerDryRun {
+		return errors.New("--dry-run=server cannot check a migration, whose steps read what those before them wrote: use --dry-run=client")
+	}
 	c, err := newMigrationClient(o.Factory)
 	if err != nil {
 		return err

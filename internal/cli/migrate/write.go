@@ -51,7 +51,6 @@ func (m *migration) write(ctx context.Context) error {
 func (m *migration) deleteWebhooks(ctx context.Context) error {
 	for _, w := range m.webhooks {
 		uid := w.GetUID()
-		m.Note("deleting %s", w.GetName())
 		if err := client.IgnoreNotFound(m.client.Delete(ctx, w, client.Preconditions{UID: &uid})); err != nil {
 			return err
 		}
@@ -229,7 +228,6 @@ func (m *migration) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.Note("patching %s: %s", kindAndName(move.target), raw)
 		if err := m.client.Patch(ctx, move.target, client.RawPatch(types.MergePatchType, raw)); err != nil {
 			return fmt.Errorf("%s: %w", kindAndName(move.target), err)
 		}

@@ -77,7 +77,7 @@ func (o *LogsOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.pods = core.Pods(o.Namespace())
+	o.pods = core.Pods(o.Namespace(ctx))
 	if o.client, err = o.NewClient(); err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (o *LogsOptions) Run(ctx context.Context) error {
 
 // listPods lists the pods of the package, the newest first.
 func (o *LogsOptions) listPods(ctx context.Context) ([]*corev1.Pod, error) {
-	o.Note("listing the pods of Skyhook %s in namespace %s", o.Name, o.Namespace())
+	o.Note("listing the pods of Skyhook %s in namespace %s", o.Name, o.Namespace(ctx))
 	list := &corev1.PodList{}
-	err := o.client.List(ctx, list, client.InNamespace(o.Namespace()), client.MatchingLabels{v1alpha1.LabelName: o.Name})
+	err := o.client.List(ctx, list, client.InNamespace(o.Namespace(ctx)), client.MatchingLabels{v1alpha1.LabelName: o.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of Skyhook %s: %w", o.Name, err)
 	}

@@ -38,7 +38,7 @@ func (s *uiSource) commandLine(c ui.Change) []string {
 	line := []string{"kubectl", "skyhook"}
 	switch c.Verb {
 	case changeRerun:
-		line = append(line, "package", "rerun", c.Package, "--skyhook", c.Skyhook, "--node", c.Node)
+		line = append(line, "package", "reapply", c.Package, "--skyhook", c.Skyhook, "--node", c.Node)
 	case changeIgnore, changeUnignore:
 		line = append(line, "node", c.Verb, c.Node)
 	case changeApprove:
@@ -49,8 +49,8 @@ func (s *uiSource) commandLine(c ui.Change) []string {
 	if name := *s.factory.KubeFlags.Context; name != "" {
 		line = append(line, "--context", name)
 	}
-	if name := s.factory.Namespace(); name != session.DefaultNamespace {
-		line = append(line, "--namespace", name)
+	if name := s.factory.OperatorNamespace; name != session.DefaultNamespace {
+		line = append(line, "--operator-namespace", name)
 	}
 	return line
 }

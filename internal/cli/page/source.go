@@ -39,11 +39,10 @@ type uiSource struct {
 }
 
 func newUISource(f *session.Factory, from session.ViewOptions) *uiSource {
-	printer := *f.Printer
-	log := &warningLog{}
-	printer.ErrOut = log
+	factory, printer, log := *f, *f.Printer, &warningLog{}
+	factory.Printer, printer.ErrOut = &printer, log
 	return &uiSource{
-		factory: &session.Factory{Printer: &printer, Version: f.Version, KubeFlags: f.KubeFlags}, log: log, from: from, cluster: nameCluster(f, from),
+		factory: &factory, log: log, from: from, cluster: nameCluster(f, from),
 		changed: make(chan struct{}),
 	}
 }

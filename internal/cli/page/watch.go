@@ -62,7 +62,7 @@ func newWatchedCluster(ctx context.Context, f *session.Factory) (*watchedCluster
 		return nil, err
 	}
 	w := &watchedCluster{Reader: direct, watched: map[reflect.Type]client.Reader{}, changed: make(chan struct{}, 1), recent: map[string]recentList{}}
-	here := fields.OneTermEqualSelector("metadata.namespace", f.Namespace()) // needs rights in that namespace only
+	here := fields.OneTermEqualSelector("metadata.namespace", f.Namespace(ctx)) // needs rights in that namespace only
 	w.ours, err = cache.New(config, cache.Options{
 		Scheme: scheme, Mapper: mapper, ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{

@@ -35,8 +35,7 @@ func NewValidateCommand(f *session.Factory) *cobra.Command {
 		Long: "Validate Skyhooks, DeploymentPolicies, NodeOps and NodeOpUpgrades in files, without a cluster: unknown fields, the schema\n" +
 			"and the rules of the CRDs, dependency cycles, patterns that match no key, and policies that are in none of the files.\n" +
 			"See package validate for packages.\n\n" +
-			"Exit code 0: valid; 1: not valid; 2: the files could not be read. A policy that is not among the files is a warning,\n" +
-			"because it may be in the cluster; --strict treats warnings as errors.",
+			"A policy that is not among the files is a warning, because it may be in the cluster; --strict treats warnings as errors.",
 		Example: "  kubectl skyhook validate -f skyhook.yaml -f policy.yaml\n" +
 			"  kubectl skyhook validate -f deploy/ --strict -o json",
 		Args: output.Args(),
@@ -57,16 +56,13 @@ type validatedObject struct {
 }
 
 func runValidate(f *session.Factory, files []string, strict bool) error {
-	if _, err := f.CheckFormat(); err != nil {
-		return output.NotChecked(err)
-	}
 	objects, err := session.ReadManifests(f, files)
 	if err != nil {
-		return output.NotChecked(err)
+		return err
 	}
 	all := newObjectValidator(objects).validate()
 	if len(all) == 0 {
-		return output.NotChecked(errors.New("none of these files has a Skyhook, DeploymentPolicy, NodeOp or NodeOpUpgrade"))
+		return errors.New("none of these files has a Skyhook, DeploymentPolicy, NodeOp or NodeOpUpgrade")
 	}
 	hasErrors := false
 	var names []string
@@ -79,7 +75,7 @@ func runValidate(f *session.Factory, files []string, strict bool) error {
 		names = append(names, strings.ToLower(strings.Replace(o.Object, " ", "/", 1)))
 	}
 	if err := f.Print(output.Answer{Value: all, Names: names, Text: func(bool) string { return formatValidation(all) }}); err != nil {
-		return output.NotChecked(err)
+		return err
 	}
 	if hasErrors {
 		return output.ProblemsFound()

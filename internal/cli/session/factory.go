@@ -35,13 +35,15 @@ type Factory struct {
 	*output.Printer
 	Version   string // of the plugin
 	KubeFlags *genericclioptions.ConfigFlags
+
+	OperatorNamespace string // as given, or as Namespace found it
+	allNamespaces     bool
 }
 
 // NewFactory prepares the connection to the cluster; nothing is read yet.
 func NewFactory(in io.Reader, out, errOut io.Writer, version string) *Factory {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.CacheDir = nil // the plugin does no discovery
-	*flags.Namespace = DefaultNamespace
 	flags.WrapConfigFn = func(c *rest.Config) *rest.Config {
 		c.QPS, c.Burst = -1, 0 // a few lists, and writes with a limit of their own
 		c.UserAgent = "kubectl-skyhook/" + version + " skyhook-plugin"
@@ -50,9 +52,6 @@ func NewFactory(in io.Reader, out, errOut io.Writer, version string) *Factory {
 	}
 	return &Factory{Printer: &output.Printer{In: in, Out: out, ErrOut: errOut}, Version: version, KubeFlags: flags}
 }
-
-// Namespace is the namespace of the operator.
-func (f *Factory) Namespace() string { return *f.KubeFlags.Namespace }
 
 // RestConfig is how the cluster is reached.
 func (f *Factory) RestConfig() (*rest.Config, error) {
@@ -74,15 +73,7 @@ func isLocal(server string) bool {
 	return u.Hostname() == "localhost" || address != nil && address.IsLoopback()
 }
 
-// Connect checks the output format and returns a client. It sends no request.
-func (f *Factory) Connect() (client.Client, error) {
-	if _, err := f.CheckFormat(); err != nil {
-		return nil, err
-	}
-	return f.NewClient()
-}
-
-// NewClient returns a client for the kinds that commands use.
+// NewClient returns a client for the kinds that commands use. It sends no request.
 func (f *Factory) NewClient() (client.Client, error) {
 	config, err := f.RestConfig()
 	if err != nil {
@@ -96,16 +87,19 @@ func (f *Factory) NewClient() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
-	return f.TrimNodes(c)
+	return f.LimitClient(c)
 }
 
-// TrimNodes has a client list nodes without what no command reads.
-func (f *Factory) TrimNodes(c client.Client) (client.Client, error) {
+// LimitClient has a client list nodes without what no command reads, and write what --dry-run lets it write.
+func (f *Factory) LimitClient(c client.Client) (client.Client, error) {
 	core, err := f.CoreClient()
 	if err != nil {
 		return nil, err
 	}
-	return nodeTrimmer{c, core.RESTClient()}, nil
+	if f.ServerDryRun {
+		c = client.NewDryRunClient(c)
+	}
+	return nodeTrimmer{sender{c, f}, core.RESTClient()}, nil
 }
 
 // newObjectReader returns a reader of objects of any kind, whose kinds are found when they are read. It sends no request.
@@ -157,14 +151,6 @@ func SupportedKinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	}
 	mapper.Add(PolicyBinding, meta.RESTScopeRoot)
 	return scheme, mapper, nil
-}
-
-// DryRunSuffix marks sentences about changes that were not made.
-func (f *Factory) DryRunSuffix() string {
-	if f.DryRun {
-		return " (dry run)"
-	}
-	return ""
 }
 
 // Confirm asks a question and returns an error unless the answer is yes. It does not ask with --dry-run.

@@ -21,14 +21,26 @@ import (
 var visibleKubeFlags = []string{"context", "kubeconfig", "namespace"}
 
 // AddGlobalFlags adds the flags of all commands: kubectl's and our own.
-func (f *Factory) AddGlobalFlags(all *pflag.FlagSet) {
+func (f *Factory) AddGlobalFlags(root *cobra.Command) {
+	all := root.PersistentFlags()
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.KubeFlags.AddFlags(kube)
+	kube.Lookup("namespace").Usage = "the namespace whose NodeOps are shown, or where one is created"
 	kube.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(visibleKubeFlags, flag.Name) })
 	all.AddFlagSet(kube)
-	all.StringVarP(&f.Format, "output", "o", output.Table, "output format: table, wide, json, yaml or name")
-	all.BoolVar(&f.DryRun, "dry-run", false, "print what would change without changing it")
+	all.StringVarP(&f.Format, "output", "o", output.Table, "output format: "+output.Formats)
+	all.Lookup("output").DefValue = "" // help does not name the format for people
+	all.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "show the NodeOps of all namespaces, as without -n")
+	all.StringVar(&f.OperatorNamespace, "operator-namespace", "", "the namespace of the operator, if it is not found by itself")
+	f.AddDryRunFlag(all)
 	all.BoolVarP(&f.Verbose, "verbose", "v", false, "print requests to the API server to standard error")
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"namespace": f.completeNamespaces, "operator-namespace": f.completeNamespaces,
+		"output":  cobra.FixedCompletions([]string{output.JSON, output.YAML, output.Name, output.Wide, "jsonpath=", "custom-columns="}, cobra.ShellCompDirectiveNoSpace),
+		"dry-run": cobra.FixedCompletions([]string{"client", "server"}, cobra.ShellCompDirectiveNoFileComp),
+	} {
+		_ = root.RegisterFlagCompletionFunc(flag, complete)
+	}
 }
 
 // NewOptionsCommand returns the command `options`.
@@ -123,4 +135,8 @@ func (f *Factory) CompleteSkyhooks(cmd *cobra.Command, args []string, _ string) 
 // CompleteNodes completes names of nodes.
 func (f *Factory) CompleteNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return f.complete(cmd, corev1.SchemeGroupVersion.WithKind("NodeList"))
+}
+
+func (f *Factory) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return f.complete(cmd, corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 }

@@ -80,14 +80,14 @@ func StartReadingCluster(ctx context.Context, f *Factory, c client.Reader) (*dum
 		return nil, err
 	}
 	cluster.Plugin = f.Version
-	otherLeader := startFindingOtherLeader(ctx, c, f.Namespace())
+	otherLeaders := f.startFindingOtherLeaders(ctx, c, f.Namespace(ctx))
 	prefetchLists(ctx, f, cluster)
 	isOperator := func(d *appsv1.Deployment) bool { return len(OperatorImages(d)) > 0 }
-	if err := cluster.FindOperator(ctx, f.Namespace(), isOperator); err != nil && !errors.Is(err, dump.ErrNoOperator) {
+	if err := cluster.FindOperator(ctx, f.Namespace(ctx), isOperator); err != nil && !errors.Is(err, dump.ErrNoOperator) {
 		f.Warn("%v", err)
 	}
-	if other := otherLeader(); other != nil {
-		f.Warn("the operator in namespace %s waits, because one in namespace %s leads (%s): stop one of them", f.Namespace(), other.Namespace, *other.Spec.HolderIdentity)
+	if others := otherLeaders(); len(others) > 0 {
+		f.Warn("the operator in namespace %s waits, because one in namespace %s leads (%s): stop one of them", f.Namespace(ctx), others[0].Namespace, *others[0].Spec.HolderIdentity)
 	}
 	noteSettings(f, cluster)
 	return cluster, nil
@@ -115,8 +115,8 @@ func noteSettings(f *Factory, cluster *dump.Cluster) {
 // prefetchLists requests all lists that every decision needs at the same time. An error is reported by the user of the
 // list.
 func prefetchLists(ctx context.Context, f *Factory, c *dump.Cluster) {
-	f.Note("listing nodes, Skyhooks, DeploymentPolicies, NodeOps, and our pods and ConfigMaps in namespace %s", f.Namespace())
-	inNamespace := client.InNamespace(f.Namespace())
+	f.Note("listing nodes, Skyhooks, DeploymentPolicies, NodeOps, and our pods and ConfigMaps in namespace %s", f.Namespace(ctx))
+	inNamespace := client.InNamespace(f.Namespace(ctx))
 	ofNodeOps := client.MatchingLabelsSelector{Selector: cluster.NodeOpSelector}
 	var group sync.WaitGroup
 	list := func(into client.ObjectList, options ...client.ListOption) {
@@ -159,6 +159,9 @@ func NewViewAfter(ctx context.Context, f *Factory, c *dump.Cluster, parsed []*no
 		Clock: func() time.Time { return c.Taken },
 	})
 	v := &view.Cluster{Dump: c}
+	if !f.allNamespaces {
+		v.Namespace = *f.KubeFlags.Namespace
+	}
 	var err error
 	if v.Objects, err = backend.Observe(ctx); err != nil {
 		if IsUnknownKind(err) || meta.IsNoMatchError(err) {

@@ -27,16 +27,19 @@ const maxParallelEdits = 16
 type nodeChange func(*node.Node) (node.Edit, error)
 
 // EditNodes writes a change to each node, several at a time. A node that changed since it was read is read again, and its
-// edit is computed again. An error does not stop the other nodes. With --dry-run nothing is written.
+// edit is computed again. An error does not stop the other nodes. A dry run is printed in the order of the nodes.
 func EditNodes(ctx context.Context, f *Factory, c client.Client, nodes []*node.Node, change nodeChange) error {
 	errs := make([]error, len(nodes))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxParallelEdits)
+	if f.DryRun {
+		slots = make(chan struct{}, 1)
+	}
 	for i, n := range nodes {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			if err := editNode(ctx, f, c, n, change); err != nil {
+			if err := editNode(ctx, c, n, change); err != nil {
 				errs[i] = fmt.Errorf("node %s: %w", n.Name, err)
 			}
 		})
@@ -45,7 +48,7 @@ func EditNodes(ctx context.Context, f *Factory, c client.Client, nodes []*node.N
 	return errors.Join(errs...)
 }
 
-func editNode(ctx context.Context, f *Factory, c client.Client, n *node.Node, change nodeChange) error {
+func editNode(ctx context.Context, c client.Client, n *node.Node, change nodeChange) error {
 	isRetry := false
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if isRetry {
@@ -57,10 +60,10 @@ func editNode(ctx context.Context, f *Factory, c client.Client, n *node.Node, ch
 		}
 		isRetry = true
 		edit, err := change(n)
-		if err != nil || edit.Empty() || f.DryRun {
+		if err != nil || edit.Empty() {
 			return err
 		}
-		err = patchNode(ctx, f, c, n, edit)
+		err = patchNode(ctx, c, n, edit)
 		if apierrors.IsNotFound(err) {
 			return errors.New("it is gone")
 		}
@@ -68,12 +71,11 @@ func editNode(ctx context.Context, f *Factory, c client.Client, n *node.Node, ch
 	})
 }
 
-func patchNode(ctx context.Context, f *Factory, c client.Client, n *node.Node, edit node.Edit) error {
+func patchNode(ctx context.Context, c client.Client, n *node.Node, edit node.Edit) error {
 	raw, err := json.Marshal(edit.MergePatch(n))
 	if err != nil {
 		return err
 	}
-	f.Note("patching node %s: %s", n.Name, raw)
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	if edit.TouchesNode() {

@@ -55,7 +55,7 @@ func ParseNodes(nodes []corev1.Node) []*node.Node {
 
 // ConnectAndSelect connects to the cluster and lists the metadata of the nodes that the arguments select.
 func ConnectAndSelect(ctx context.Context, f *Factory, args []string) (client.Client, []*node.Node, error) {
-	c, err := f.Connect()
+	c, err := f.NewClient()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,4 +127,17 @@ func (f *Factory) FormatNodeTable(header []string, rows [][]string, paint func(s
 		text += fmt.Sprintf("and %s; -o wide shows all\n", output.Count(hidden, "more node"))
 	}
 	return text
+}
+
+// YesOrDash is a cell of a table.
+func YesOrDash(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "-"
+}
+
+// Indent puts two blanks before each line.
+func Indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }

@@ -28,7 +28,7 @@ const maxLogBytes = 20 << 20
 // addEvents adds the events of our namespace, and those of nodes and Skyhooks.
 func (b *bundle) addEvents(ctx context.Context, c client.Client) {
 	var all []corev1.Event
-	for _, namespace := range []string{b.Namespace(), "default"} {
+	for _, namespace := range []string{b.Namespace(ctx), "default"} {
 		list := &corev1.EventList{}
 		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			b.add("events of namespace "+namespace, nil, err)
@@ -36,7 +36,7 @@ func (b *bundle) addEvents(ctx context.Context, c client.Client) {
 		}
 		for _, e := range list.Items {
 			isOurs := e.InvolvedObject.Kind == "Node" || strings.HasPrefix(e.InvolvedObject.APIVersion, v1alpha1.Group+"/")
-			if isOurs || namespace == b.Namespace() {
+			if isOurs || namespace == b.Namespace(ctx) {
 				all = append(all, e)
 			}
 		}
@@ -62,11 +62,11 @@ func (b *bundle) addLogs(ctx context.Context, c client.Client, since time.Durati
 		return
 	}
 	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.InNamespace(b.Namespace())); err != nil {
+	if err := c.List(ctx, pods, client.InNamespace(b.Namespace(ctx))); err != nil {
 		b.add("logs", nil, err)
 		return
 	}
-	for name, err := range FindSilentOperators(pods.Items, b.Namespace()) {
+	for name, err := range FindSilentOperators(pods.Items, b.Namespace(ctx)) {
 		b.add(name, nil, err)
 	}
 	for i := range pods.Items {

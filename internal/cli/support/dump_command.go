@@ -4,7 +4,9 @@
 package support
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,16 +28,20 @@ func NewDumpCommand(f *session.Factory) *cobra.Command {
 			"pods that drains evict. status, why, plan and simulate read it with --from, on any machine and without a cluster.\n\n" +
 			"Values of environment variables are replaced, equal values by equal words, and users and passwords of URLs; Secrets are not read.\n" +
 			"The dump contains the files of configMap as they are: check it before you share it.",
-		Example: "  kubectl skyhook dump -o stuck.yaml\n" +
+		Example: "  kubectl skyhook dump --to stuck.yaml\n" +
 			"  kubectl skyhook why worker-1 --from stuck.yaml",
 		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDump(cmd.Context(), f, file) },
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "", "write to this `FILE` instead of standard output")
+	cmd.Flags().StringVar(&file, "to", "", "write to this `FILE` instead of standard output")
+	f.AddOutputFlag(cmd.Flags(), "to")
 	return cmd
 }
 
 func runDump(ctx context.Context, f *session.Factory, file string) error {
+	if format, err := f.CheckFormat(); err != nil || format != output.Table && format != output.YAML {
+		return cmp.Or(err, errors.New("a dump is YAML, which -o does not change"))
+	}
 	v, err := session.LoadView(ctx, f, session.ViewOptions{})
 	if err != nil {
 		return err

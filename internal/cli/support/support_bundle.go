@@ -40,11 +40,12 @@ func NewSupportBundleCommand(f *session.Factory) *cobra.Command {
 			"Values of environment variables, and users and passwords of URLs, are replaced; Secrets are not read. Logs and the files of\n" +
 			"configMap are not changed otherwise: check them before you share the archive. It lists what could not be collected.",
 		Example: "  kubectl skyhook support-bundle\n" +
-			"  kubectl skyhook support-bundle -o /tmp/stuck.tar.gz --since 2h",
+			"  kubectl skyhook support-bundle --to /tmp/stuck.tar.gz --since 2h",
 		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSupportBundle(cmd.Context(), f, file, since) },
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", file, "write the archive to this `FILE`")
+	cmd.Flags().StringVar(&file, "to", file, "write the archive to this `FILE`")
+	f.AddOutputFlag(cmd.Flags(), "to")
 	cmd.Flags().DurationVar(&since, "since", since, "include logs of this time")
 	return cmd
 }

@@ -25,9 +25,6 @@ func NewVersionCommand(f *session.Factory) *cobra.Command {
 			"  kubectl skyhook version --client-only",
 		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := f.CheckFormat(); err != nil {
-				return err
-			}
 			value := map[string]string{"plugin": f.Version}
 			text := fmt.Sprintf("Skyhook plugin:\t%s\n", f.Version)
 			if !clientOnly {

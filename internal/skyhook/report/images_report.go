@@ -72,7 +72,7 @@ func (rep Reporter) setImagesPinned(t *conditionWriter, pins []v1alpha1.ImagePin
 
 // describeMovedTag says which nodes have something else than the others, and how that ends.
 func (rep Reporter) describeMovedTag(p v1alpha1.ImagePin) string {
-	return fmt.Sprintf("package %s %s: the tag was moved: %s, and the others pull %s; kubectl skyhook package rerun %s --skyhook %s installs that there",
+	return fmt.Sprintf("package %s %s: the tag was moved: %s, and the others pull %s; kubectl skyhook package reapply %s --skyhook %s installs that there",
 		p.Package, p.Version, describeDeviations(p), p.Digest, p.Package, rep.Facts.Skyhook.Name)
 }
 

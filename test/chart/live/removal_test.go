@@ -133,7 +133,7 @@ func TestCleanupAfterDeath(t *testing.T) {
 	})
 	end()
 	plugin := buildPlugin(t)
-	cmd := exec.Command(plugin, "cleanup", "--yes", "--namespace", w.Namespace, "--kubeconfig", plane.Kubeconfig(t))
+	cmd := exec.Command(plugin, "cleanup", "--yes", "--operator-namespace", w.Namespace, "--kubeconfig", plane.Kubeconfig(t))
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl skyhook cleanup: %v\n%s", err, out)

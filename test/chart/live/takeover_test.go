@@ -160,7 +160,7 @@ func (p predecessor) testTakeover(t *testing.T) {
 // requirePlan checks that the plugin foretells what our operator will do: nothing for the node that is finished.
 func (p predecessor) requirePlan(t *testing.T, w *testenv.Env) {
 	t.Helper()
-	out, err := exec.Command(buildPlugin(t), "--kubeconfig", plane.Kubeconfig(t), "-n", w.Namespace, "plan", "gpu-base").Output()
+	out, err := exec.Command(buildPlugin(t), "--kubeconfig", plane.Kubeconfig(t), "--operator-namespace", w.Namespace, "plan", "gpu-base", "--detailed-exitcode").Output()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "1 of 2 nodes changes") || !strings.Contains(string(out), "On 1 node: n2\n") {
 		t.Errorf("kubectl skyhook plan says %v\n%s", err, out)

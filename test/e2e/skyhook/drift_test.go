@@ -68,7 +68,7 @@ func changeDelivered(t *testing.T, n string) {
 // requireDifference checks that the plugin shows what was changed in it, and fails.
 func requireDifference(t *testing.T, name string) {
 	t.Helper()
-	out, err := cluster.Command(suite.BuildPlugin(t), "drift", name).CombinedOutput()
+	out, err := cluster.Command(suite.BuildPlugin(t), "drift", name, "--detailed-exitcode").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "\n+# by hand\n") || !strings.Contains(string(out), "config_check.sh (changed)") {
 		t.Errorf("kubectl skyhook drift does not show what was changed, or does not fail: %v\n%s", err, out)
 	}

@@ -38,7 +38,7 @@ func TestRerunNow(t *testing.T) {
 		return strings.Contains(message, "an edited definition of package slow waits")
 	})
 	out, err := cluster.Command(plugin, "why", node).CombinedOutput()
-	if want := "kubectl skyhook package rerun slow --skyhook rerun-now --node " + node + " --now"; err != nil || !strings.Contains(string(out), want) {
+	if want := "kubectl skyhook package reapply slow --skyhook rerun-now --node " + node + " --now"; err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("why: %v: it does not name %q:\n%s", err, want, out)
 	}
 

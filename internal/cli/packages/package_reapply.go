@@ -25,7 +25,7 @@ var rerunStages = []string{
 	string(v1alpha1.StageApply), string(v1alpha1.StageConfig), string(v1alpha1.StageInterrupt), string(v1alpha1.StagePostInterrupt),
 }
 
-// RerunOptions are the flags of package rerun, and what it found.
+// RerunOptions are the flags of package reapply, and what it found.
 type RerunOptions struct {
 	*session.Factory
 	Sure             session.Confirmation
@@ -37,18 +37,18 @@ type RerunOptions struct {
 	now              bool     // replace the running stage
 }
 
-func newPackageRerunCommand(f *session.Factory) *cobra.Command {
+func newPackageReapplyCommand(f *session.Factory) *cobra.Command {
 	o := &RerunOptions{Factory: f}
 	cmd := &cobra.Command{
-		Use:   "rerun PACKAGE --skyhook SKYHOOK --node NODE",
-		Short: "Run a package again on nodes",
-		Long: "Run a package again on nodes, from its first stage or from --stage. The operator runs it within the budget, with the\n" +
+		Use:   "reapply PACKAGE --skyhook SKYHOOK --node NODE",
+		Short: "Apply a package again on nodes",
+		Long: "Apply a package again on nodes, from its first stage or from --stage. The operator runs it within the budget, with the\n" +
 			"interrupt of the package.\n\n" +
 			"A running stage ends first, with the definition that it began with. --now replaces it: the stage is stopped and begins\n" +
 			"again with the present definition. An interrupt is never replaced.",
-		Example: "  kubectl skyhook package rerun tuning --skyhook demo --node worker-1\n" +
-			"  kubectl skyhook package rerun tuning --skyhook demo --node 'gpu-.*' --stage config --confirm\n" +
-			"  kubectl skyhook package rerun tuning --skyhook demo --node worker-1 --now",
+		Example: "  kubectl skyhook package reapply tuning --skyhook demo --node worker-1\n" +
+			"  kubectl skyhook package reapply tuning --skyhook demo --node 'gpu-.*' --stage config --confirm\n" +
+			"  kubectl skyhook package reapply tuning --skyhook demo --node worker-1 --now",
 		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Pkg = args[0]
@@ -71,7 +71,7 @@ func (o *RerunOptions) Run(ctx context.Context) error {
 	if o.stage != "" && !slices.Contains(rerunStages, o.stage) {
 		return fmt.Errorf("--stage %q is not one of %s", o.stage, strings.Join(rerunStages, ", "))
 	}
-	c, err := o.Connect()
+	c, err := o.NewClient()
 	if err != nil {
 		return err
 	}
@@ -147,17 +147,10 @@ func (o *RerunOptions) start() string {
 
 func (o *RerunOptions) printResult() error {
 	names := session.NodeNames(o.nodes)
-	return o.Print(output.Answer{
-		Value: map[string]any{
-			"skyhookName": o.Name, "package": o.Pkg, "version": o.version, "stage": o.stage, "nodes": names, "dryRun": o.DryRun,
-		},
-		Names: output.WithKind("node", names...),
-		Text: func(bool) string {
-			text := ""
-			for _, node := range names {
-				text += fmt.Sprintf("Package %q of Skyhook %q runs again %s on node %q%s\n", o.Pkg, o.Name, o.start(), node, o.DryRunSuffix())
-			}
-			return text
-		},
-	})
+	lines := make([]string, len(names))
+	for i, node := range names {
+		lines[i] = fmt.Sprintf("Package %q of Skyhook %q runs again %s on node %q", o.Pkg, o.Name, o.start(), node)
+	}
+	value := map[string]any{"skyhookName": o.Name, "package": o.Pkg, "version": o.version, "stage": o.stage, "nodes": names}
+	return o.PrintChange(value, output.WithKind("node", names...), lines...)
 }
