@@ -53,6 +53,10 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubelet := newKubelet(t)
+	complete, err := filepath.Abs("../../cmd/kubectl-skyhook")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/cluster",
 		Setup: func(env *testscript.Env) error {
@@ -67,6 +71,7 @@ func TestCluster(t *testing.T) {
 				}
 			})
 			env.Setenv("KUBELET_PORT", kubelet)
+			env.Setenv("COMPLETE", complete)
 			env.Vars = append(env.Vars, noSleepAtExit)
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "kubeconfig"))
 			return s.proxy.kubeconfig(filepath.Join(env.WorkDir, "kubeconfig"))

@@ -51,7 +51,7 @@ func TestArchives(t *testing.T) {
 	for _, p := range plugin.Spec.Platforms {
 		platform := p.Selector.MatchLabels.OS + "_" + p.Selector.MatchLabels.Arch
 		platforms = append(platforms, platform)
-		want, extension := []string{"LICENSE", "NOTICE", "THIRD_PARTY_LICENSES", "kubectl-skyhook"}, ".tar.gz"
+		want, extension := []string{"LICENSE", "NOTICE", "THIRD_PARTY_LICENSES", "kubectl-skyhook", "kubectl_complete-skyhook"}, ".tar.gz"
 		switch p.Selector.MatchLabels.OS {
 		case "linux":
 			want = append(want, "skyhook-agent")
