@@ -51,6 +51,32 @@ since v0.17 have another one. The default is that of the predecessor's charts be
 {{- merge (include "skyhook.selector" . | fromYaml) $own (include "skyhook.labels" . | fromYaml) | toYaml -}}
 {{- end -}}
 
+{{/*
+The profile, and why it is that one: a value, or else what the Deployment of this release has. An earlier one has none, and what it carried
+out has the defaults of its operator.
+*/}}
+{{- define "skyhook.profile" -}}
+{{- $name := .Values.profile -}}
+{{- $why := "as the value profile says" -}}
+{{- if not $name -}}
+{{- $name = "Recommended" -}}
+{{- $why = "because this is a new installation" -}}
+{{- with lookup "apps/v1" "Deployment" .Release.Namespace (include "skyhook.manager" .) -}}
+{{- $name = "Compatible" -}}
+{{- $why = "because an earlier version was installed, whose defaults stay" -}}
+{{- range .spec.template.spec.containers -}}
+{{- range .env -}}
+{{- if and (eq .name "PROFILE") .value -}}
+{{- $name = .value -}}
+{{- $why = "as before" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- dict "name" $name "why" $why | toYaml -}}
+{{- end -}}
+
 {{/* Images: (list IMAGE ROOT) */}}
 {{- define "skyhook.tag" -}}
 {{- (index . 0).tag | default (index . 1).Chart.AppVersion -}}

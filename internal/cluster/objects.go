@@ -50,13 +50,14 @@ type Objects struct {
 	Lists
 
 	Definitions map[string]*plan.Definition
-	Workloads   map[string][]*corev1.Pod      // by node, of the nodes that are held; missing: not listed yet
-	Refusals    map[types.UID]drain.Refusal   // evictions that were refused, by pod
-	Gates       map[string]gates.Result       // what health gates found, by policy
-	Findings    map[rollout.Ref]node.Findings // of the nodes on which a proof is waited for
-	Orphans     map[rollout.Ref]bool          // owners of holds that are proven gone
-	Err         error                         // what could not be read; everything else here is true nevertheless
-	RetryAt     time.Time                     // when to observe again though nothing has changed; zero for never
+	Workloads   map[string][]*corev1.Pod               // by node, of the nodes that are held; missing: not listed yet
+	Refusals    map[types.UID]drain.Refusal            // evictions that were refused, by pod
+	Gates       map[string]gates.Result                // what health gates found, by policy
+	Findings    map[rollout.Ref]node.Findings          // of the nodes on which a proof is waited for
+	Profiles    map[rollout.Ref]v1alpha1.ProfileStatus // that apply to Skyhooks, NodeOps and policies
+	Orphans     map[rollout.Ref]bool                   // owners of holds that are proven gone
+	Err         error                                  // what could not be read; everything else here is true nevertheless
+	RetryAt     time.Time                              // when to observe again though nothing has changed; zero for never
 
 	observedAt time.Time // when observing began
 	opConfig   nodeop.Config

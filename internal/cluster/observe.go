@@ -71,6 +71,7 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	}
 	o.Pods = v.podOrder.sort(o.Pods)
 	o.sort()
+	o.chooseProfiles()
 	o.indexNodes(v.existing, v.places)
 	v.findVanished(o)
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)

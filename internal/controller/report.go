@@ -181,6 +181,7 @@ func (p *passReport) updateSkyhooks(ctx context.Context) {
 		}
 		decided := p.reports[name]
 		status := compiled.Status(decided, p.plan.Groups)
+		status.Profile = p.objects.ProfileOf(name)
 		if !known {
 			before = s.Status
 		}
@@ -220,6 +221,9 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 		}
 		report := p.reports[name]
 		status := opreport.Status(compiled, report, p.plan.Groups)
+		if !compiled.Operation.IsFinished() { // a terminal status does not change
+			status.Profile = p.objects.ProfileOf(name)
+		}
 		if !known {
 			before = op.Status
 		}
@@ -264,6 +268,7 @@ func (p *passReport) updatePolicies(ctx context.Context) {
 		var status v1alpha1.DeploymentPolicyStatus
 		wrote := p.writeStatus(dp.UID, func() (bool, error) {
 			status = policy.BuildStatus(dp, users[dp.Name], p.plan.Groups, p.clock())
+			status.Profile = p.objects.ProfileOf(policy.Ref(dp))
 			return p.cluster.UpdatePolicyStatus(ctx, dp, status)
 		})
 		if !wrote {

@@ -34,6 +34,11 @@ func (d Direction) Convert(o *unstructured.Unstructured) (*unstructured.Unstruct
 	case d.To == NodeWright:
 		c.convertToNodeWright()
 	}
+	if d.To == Skyhook {
+		spec["profile"] = "Compatible" // what worked with the defaults of its operator keeps them
+	} else {
+		delete(spec, "profile")
+	}
 	out := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	out.SetGroupVersionKind(gvk)
 	out.SetName(o.GetName())

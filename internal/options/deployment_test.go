@@ -25,7 +25,7 @@ var changed = map[string]string{
 	"always-pull": "true", "service-account": "packages", "own-service-account": "operator", "copy-dir-root": "/opt/skyhook", "agent-log-root": "/opt/log",
 	"runtime-required-taint": "a=b:NoExecute", "reapply-on-reboot": "true", "reboot-proof": "agent", "stage-deadline": "90s", "interrupt-deadline": "91s", "interrupt-memory": "512Mi",
 	"keep-removed-packages": "true", "pod-layout": "Compact", "image-volumes-from": "1.33", "pin-images": "true", "prometheus-endpoints": "https://prometheus.example.com",
-	"default-deployment-policy": "canary", "node-name": "n1",
+	"default-deployment-policy": "canary", "profile": "Recommended", "node-name": "n1",
 }
 
 // Every field of the configurations comes from an option of Decision, and a dump keeps all of them.

@@ -25,6 +25,7 @@ type Options struct {
 	PodSettings
 	NodeOpSettings
 
+	Profile             string       `json:"profile,omitempty"`
 	RuntimeTaint        corev1.Taint `json:"runtimeTaint"`
 	ReapplyOnReboot     bool         `json:"reapplyOnReboot,omitempty"`
 	TrustAgentReboots   bool         `json:"trustAgentReboots,omitempty"`
@@ -86,7 +87,7 @@ type ProcessSettings struct {
 // Skyhook is the configuration with which Skyhooks are compiled.
 func (o *Options) Skyhook(version string) plan.Config {
 	return plan.Config{
-		Namespace: o.Namespace, AgentImage: o.AgentImage, PauseImage: o.PauseImage,
+		Namespace: o.Namespace, Profile: v1alpha1.Profile(o.Profile), AgentImage: o.AgentImage, PauseImage: o.PauseImage,
 		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), RuntimeTaint: o.RuntimeTaint,
 		ReapplyOnReboot: o.ReapplyOnReboot, TrustAgentReboots: o.TrustAgentReboots,
 		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull, PinImages: o.PinImages,

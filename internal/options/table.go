@@ -36,6 +36,8 @@ func (o *Options) Table() []*Option {
 	return []*Option{
 		{Flag: "namespace", Env: "NAMESPACE", Default: "skyhook", target: &o.Namespace, check: checkNamespace,
 			Help: "namespace of the pods and ConfigMaps of packages, and of the leader's lease"},
+		{Flag: "profile", Env: "PROFILE", Default: string(v1alpha1.ProfileCompatible), target: &o.Profile, check: checkOneOf(v1alpha1.ProfileRecommended, v1alpha1.ProfileCompatible),
+			Help: "defaults of objects that leave fields out, unless their own profile says otherwise: Recommended, which chart and config/default set for a new installation, or Compatible, those of earlier operators"},
 		{Flag: "agent-image", Env: "AGENT_IMAGE", Default: "ghcr.io/nvidia/skyhook/agent:latest", target: &o.AgentImage, check: checkImage,
 			Help: "image of the agent, with a tag or digest"},
 		{Flag: "pause-image", Env: "PAUSE_IMAGE", Default: "registry.k8s.io/pause:3.10", target: &o.PauseImage, check: checkImage,
@@ -74,7 +76,7 @@ func (o *Options) Table() []*Option {
 			Help: "memory request and limit of the container that carries out an interrupt"},
 		{Flag: "pin-images", Env: "PIN_IMAGES", Default: "false", target: &o.PinImages,
 			Help: "have every node pull the image of a package by the digest that the first node pulled, unless the Skyhook's pinImages says otherwise"},
-		{Flag: "pod-layout", Env: "POD_LAYOUT", Default: string(v1alpha1.PodLayoutCompatible), target: &o.PodLayout, check: checkPodLayout,
+		{Flag: "pod-layout", Env: "POD_LAYOUT", Default: string(v1alpha1.PodLayoutCompatible), target: &o.PodLayout, check: checkOneOf(v1alpha1.PodLayoutCompatible, v1alpha1.PodLayoutCompact),
 			Help: "how stages become pods, unless the Skyhook's podLayout says otherwise: Compatible, one pod for each, or Compact, where nodes can mount images"},
 		{Flag: "image-volumes-from", Env: "IMAGE_VOLUMES_FROM", Default: plan.DefaultImageVolumesFrom, target: &o.ImageVolumesFrom, check: checkKubernetesVersion,
 			Help: "version of Kubernetes from which kubelets mount images as volumes: lower it where the feature gate ImageVolume is on"},

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
@@ -229,12 +228,14 @@ func checkOptionalAddress(text string) error {
 	return checkAddress(text)
 }
 
-func checkPodLayout(text string) error {
-	switch v1alpha1.PodLayout(text) {
-	case v1alpha1.PodLayoutCompatible, v1alpha1.PodLayoutCompact:
-		return nil
+// checkOneOf rejects what is neither of two words.
+func checkOneOf[T ~string](a, b T) func(string) error {
+	return func(text string) error {
+		if T(text) == a || T(text) == b {
+			return nil
+		}
+		return fmt.Errorf("%q is neither %s nor %s", text, a, b)
 	}
-	return fmt.Errorf("%q is neither Compatible nor Compact", text)
 }
 
 func checkKubernetesVersion(text string) error {

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -134,7 +135,7 @@ func (g *Grouping) Groups(targets []*rollout.Target) []rollout.Group {
 		group := g.template
 		group.Ref = g.groupRef(c.name)
 		group.Limit = c.budgetLimit(matched[group.Ref])
-		group.CountUnavailable = c.budget.CountUnavailable || group.Ref.Owner.Kind == Kind
+		group.CountUnavailable = ptr.Deref(c.budget.CountUnavailable, false) || group.Ref.Owner.Kind == Kind
 		group.Pace, group.Memory = c.rolloutPace(), c.memory
 		if c.soak != nil {
 			group.Soak = c.soak.Duration

@@ -54,7 +54,7 @@ func TestAddUnavailable(t *testing.T) {
 func TestCountUnavailable(t *testing.T) {
 	one := 1
 	fixed := v1alpha1.Strategy{Fixed: &v1alpha1.FixedStrategy{}}
-	budget := func(counts bool) v1alpha1.Budget { return v1alpha1.Budget{Count: &one, CountUnavailable: counts} }
+	budget := func(counts bool) v1alpha1.Budget { return v1alpha1.Budget{Count: &one, CountUnavailable: &counts} }
 	for _, c := range []struct {
 		scope            v1alpha1.Scope
 		ofA, byDefault   bool

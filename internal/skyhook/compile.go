@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
@@ -53,7 +54,7 @@ func newRollout(in *plan.Input) rollout.Rollout {
 		Taint:      rollout.Taint{Required: s.Spec.RuntimeRequired, NewNodes: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes, CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter},
 		DriftLimit: driftLimit(s),
 		Drain:      drainOptions(s.Spec.DrainConfig), Numbering: rollout.Numbering{Stored: true, Next: s.Status.NodeOrderOffset}, Since: owesSince(s),
-		Announce: announces(s, in.Policy), SharesReboots: s.Spec.ShareReboots,
+		Announce: announces(s, in.Policy), SharesReboots: ptr.Deref(s.Spec.ShareReboots, false),
 	}
 }
 

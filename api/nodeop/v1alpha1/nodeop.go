@@ -27,7 +27,7 @@ import (
 // +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.spec.deploymentPolicy`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds), dyn(self.spec.?targets), dyn(self.spec.?nodeMarks), dyn(self.spec.?shareReboots)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds), dyn(oldSelf.spec.?targets), dyn(oldSelf.spec.?nodeMarks), dyn(oldSelf.spec.?shareReboots)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable, proof, ttlSecondsAfterFinished and ttlIncludesNodeOp once the operation has started: create another NodeOp"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?tolerations), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds), dyn(self.spec.?targets), dyn(self.spec.?nodeMarks), dyn(self.spec.?shareReboots), dyn(self.spec.?profile)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?tolerations), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds), dyn(oldSelf.spec.?targets), dyn(oldSelf.spec.?nodeMarks), dyn(oldSelf.spec.?shareReboots), dyn(oldSelf.spec.?profile)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable, proof, ttlSecondsAfterFinished and ttlIncludesNodeOp once the operation has started: create another NodeOp"
 type NodeOp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -57,6 +57,11 @@ type NodeOpList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.shareReboots) || !self.shareReboots || has(self.rebootOnSuccess) && self.rebootOnSuccess && has(self.cordon) && self.cordon",fieldPath=".shareReboots",message="shareReboots has no effect without rebootOnSuccess and cordon: set both to true, or remove shareReboots"
 // +kubebuilder:validation:XValidation:rule="!has(self.countUnavailable) || !self.countUnavailable || has(self.concurrency) && self.concurrency > 0",fieldPath=".countUnavailable",message="countUnavailable has no effect without concurrency: set concurrency, or use countUnavailable in the budget of the deploymentPolicy"
 type NodeOpSpec struct {
+	// profile says which defaults apply where this NodeOp leaves a field out: Recommended, which limits, proves and reports, or
+	// Compatible, those of earlier operators. Absent means the operator's, and Compatible for one that existed before.
+	// +optional
+	Profile skyhookv1.Profile `json:"profile,omitempty"`
+
 	// nodeSelector selects the nodes by label. Absent or empty selects every node.
 	// +optional
 	NodeSelector LabelSelector `json:"nodeSelector,omitzero"`
@@ -136,7 +141,8 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
-	// concurrency is how many nodes run the operation at the same time. Default 0, which means all of them.
+	// concurrency is how many nodes run the operation at the same time. Default 0, which means all of them, or with the profile
+	// Recommended 10 percent of the nodes.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -146,7 +152,7 @@ type NodeOpSpec struct {
 	// countUnavailable counts nodes against concurrency that are not ready, that somebody else cordoned, or that this NodeOp left
 	// cordoned after a failure. Default false. It needs concurrency; the budget of a deploymentPolicy has its own field.
 	// +optional
-	CountUnavailable bool `json:"countUnavailable,omitempty"`
+	CountUnavailable *bool `json:"countUnavailable,omitempty"`
 
 	// stopOnFailure starts no further node once one has failed. Default false.
 	// +optional

@@ -59,6 +59,10 @@ type NodeOpStatus struct {
 	// +optional
 	EstimatedCompletion *metav1.Time `json:"estimatedCompletion,omitempty"`
 
+	// profile is the profile that applies, and why. Unlike the rest of the status, the operator reads it back.
+	// +optional
+	Profile *skyhookv1.ProfileStatus `json:"profile,omitempty"`
+
 	// startTargets are the nodes that belong to an operation with targets AtStart. It is written before the first of them starts.
 	// +optional
 	StartTargets *StartTargets `json:"startTargets,omitempty"`

@@ -71,7 +71,8 @@ type NodeOpUpgradeSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// concurrency is how many nodes are upgraded at the same time. Default 0, which means all of them.
+	// concurrency is how many nodes are upgraded at the same time. Default 0, which means all of them, or with the profile
+	// Recommended of the operator 10 percent of the nodes.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -81,7 +82,7 @@ type NodeOpUpgradeSpec struct {
 	// countUnavailable counts nodes against concurrency that are not ready, that somebody else cordoned, or that the upgrade left
 	// cordoned after a failure. Default false. It needs concurrency.
 	// +optional
-	CountUnavailable bool `json:"countUnavailable,omitempty"`
+	CountUnavailable *bool `json:"countUnavailable,omitempty"`
 
 	// stopOnFailure starts no further node once the upgrade or the reboot of a node has failed. Absent means false.
 	// +optional

@@ -345,6 +345,11 @@ func (in *NodeOpSpec) DeepCopyInto(out *NodeOpSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.CountUnavailable != nil {
+		in, out := &in.CountUnavailable, &out.CountUnavailable
+		*out = new(bool)
+		**out = **in
+	}
 	if in.StopOnFailure != nil {
 		in, out := &in.StopOnFailure, &out.StopOnFailure
 		*out = new(bool)
@@ -441,6 +446,11 @@ func (in *NodeOpStatus) DeepCopyInto(out *NodeOpStatus) {
 		in, out := &in.EstimatedCompletion, &out.EstimatedCompletion
 		*out = (*in).DeepCopy()
 	}
+	if in.Profile != nil {
+		in, out := &in.Profile, &out.Profile
+		*out = new(skyhookv1alpha1.ProfileStatus)
+		**out = **in
+	}
 	if in.StartTargets != nil {
 		in, out := &in.StartTargets, &out.StartTargets
 		*out = new(StartTargets)
@@ -525,6 +535,11 @@ func (in *NodeOpUpgradeSpec) DeepCopyInto(out *NodeOpUpgradeSpec) {
 		in, out := &in.ImagePullSecrets, &out.ImagePullSecrets
 		*out = make([]v1.LocalObjectReference, len(*in))
 		copy(*out, *in)
+	}
+	if in.CountUnavailable != nil {
+		in, out := &in.CountUnavailable, &out.CountUnavailable
+		*out = new(bool)
+		**out = **in
 	}
 	if in.StopOnFailure != nil {
 		in, out := &in.StopOnFailure, &out.StopOnFailure

@@ -43,6 +43,11 @@ type DeploymentPolicyList struct {
 // DeploymentPolicySpec describes the policy.
 // +kubebuilder:validation:XValidation:rule="!has(self.default.after) || self.default.after.all(a, has(self.compartments) && self.compartments.exists(c, c.name == a))",fieldPath=".default.after",message="after of default names a compartment that does not exist: correct the name, or add the compartment"
 type DeploymentPolicySpec struct {
+	// profile says which defaults apply where this policy leaves a field out: Recommended, which limits, proves and reports, or
+	// Compatible, those of earlier operators. Absent means the operator's, and Compatible for one that existed before.
+	// +optional
+	Profile Profile `json:"profile,omitempty"`
+
 	// scope says who shares the budgets. With Skyhook (the default) each Skyhook and NodeOp has its own. With Policy
 	// all users of this policy share one, and nodes that are not ready or were cordoned by others count against it.
 	// +optional
@@ -185,7 +190,7 @@ type Budget struct {
 	// countUnavailable counts nodes against the budget that are not ready, or that somebody else cordoned. Default false: only
 	// nodes in progress count. With scope Policy they count always.
 	// +optional
-	CountUnavailable bool `json:"countUnavailable,omitempty"`
+	CountUnavailable *bool `json:"countUnavailable,omitempty"`
 }
 
 // Strategy says how the next batch follows from the last: exactly one of fixed, linear and exponential.
@@ -308,6 +313,10 @@ type DeploymentPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=101
 	CompartmentStatuses map[string]CompartmentStatus `json:"compartmentStatuses,omitempty"`
+
+	// profile is the profile that applies, and why. Unlike the rest of the status, the operator reads it back.
+	// +optional
+	Profile *ProfileStatus `json:"profile,omitempty"`
 
 	// admission lists nodes that are being admitted when scope is Policy. It prevents two operators from exceeding a
 	// budget together.

@@ -48,6 +48,11 @@ type SkyhookList struct {
 // SkyhookSpec is the desired state of the selected nodes.
 // +kubebuilder:validation:XValidation:rule="!has(self.deploymentPolicy) || self.deploymentPolicy.size() == 0 || !has(self.interruptionBudget) || !(has(self.interruptionBudget.percent) && dyn(self.interruptionBudget.percent) != null || has(self.interruptionBudget.count) && dyn(self.interruptionBudget.count) != null)",fieldPath=".interruptionBudget",message="interruptionBudget and deploymentPolicy exclude each other: remove interruptionBudget, because the policy brings its own budget"
 type SkyhookSpec struct {
+	// profile says which defaults apply where this Skyhook leaves a field out: Recommended, which limits, proves and reports, or
+	// Compatible, those of earlier operators. Absent means the operator's, and Compatible for one that existed before.
+	// +optional
+	Profile Profile `json:"profile,omitempty"`
+
 	// serial runs one package at a time on each node. Default false: packages that do not depend on each other run in
 	// parallel.
 	// +optional
@@ -58,7 +63,7 @@ type SkyhookSpec struct {
 	// owe there, become one. Each of them does what comes before its reboot, one after the other; then the node reboots once.
 	// Default false: each reboots the node for itself.
 	// +optional
-	ShareReboots bool `json:"shareReboots,omitempty"`
+	ShareReboots *bool `json:"shareReboots,omitempty"`
 
 	// podNonInterruptLabels selects pods, in any namespace, that are never evicted: a package with an interrupt waits
 	// until none of them is running or pending on the node. Default empty, which selects no pod.
@@ -231,7 +236,7 @@ type InterruptionBudget struct {
 	// countUnavailable counts nodes against the budget that are not ready, or that somebody else cordoned. Default false: only
 	// nodes in progress count. It needs percent or count.
 	// +optional
-	CountUnavailable bool `json:"countUnavailable,omitempty"`
+	CountUnavailable *bool `json:"countUnavailable,omitempty"`
 }
 
 // DrainConfig configures how a node is drained before an interrupt. DaemonSet pods, mirror pods, finished pods, pods in

@@ -96,6 +96,10 @@ type SkyhookStatus struct {
 	// +optional
 	Rollback *RollbackStatus `json:"rollback,omitempty"`
 
+	// profile is the profile that applies, and why. Unlike the rest of the status, the operator reads it back.
+	// +optional
+	Profile *ProfileStatus `json:"profile,omitempty"`
+
 	// admission lists nodes that are being admitted. It prevents two operators from exceeding a budget together.
 	// +optional
 	Admission *Admission `json:"admission,omitempty"`

@@ -25,7 +25,7 @@ func (c *compiler) addGroups() {
 	}
 
 	c.out.Groups = []rollout.Group{c.ownGroup(own, frozen)}
-	if c.op.Spec().CountUnavailable {
+	if nodeop.IsTrue(c.op.Spec().CountUnavailable) {
 		c.countFailedNodes(func(*target) rollout.GroupRef { return own })
 	}
 	for _, t := range c.out.Rollout.Targets {
@@ -45,7 +45,7 @@ func (c *compiler) ownGroup(name rollout.GroupRef, frozen *rollout.Why) rollout.
 	}
 	remembered := c.op.NodeOp.Status.CompartmentStatuses[v1alpha1.DefaultCompartment].BatchState
 	return rollout.Group{
-		Ref: name, Ledger: c.op.Owner, Limit: limit, CountUnavailable: c.op.Spec().CountUnavailable,
+		Ref: name, Ledger: c.op.Owner, Limit: limit, CountUnavailable: nodeop.IsTrue(c.op.Spec().CountUnavailable),
 		Pace: pace, Memory: nodeop.ReadBatchState(remembered), Frozen: frozen,
 	}
 }

@@ -51,7 +51,8 @@ type Input struct {
 
 // Config contains the settings of the operator.
 type Config struct {
-	Namespace         string // where pods and ConfigMaps live
+	Namespace         string           // where pods and ConfigMaps live
+	Profile           v1alpha1.Profile // of objects that do not say; empty for Compatible
 	AgentImage        string
 	PauseImage        string
 	CopyDirRoot       string // on the host, for packages and records

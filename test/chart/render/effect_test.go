@@ -107,7 +107,8 @@ func descend(t *testing.T, m map[string]any, path ...string) map[string]any {
 // others are values that change what is rendered, and what they change it to: for each leaf of values.yaml that is no
 // setting of the environment.
 var others = map[string]struct{ values, appears string }{
-	"controllerManager.replicas":                                                  {"controllerManager: {replicas: 3}", `"replicas":3`},
+	"profile":                    {"profile: Compatible", `{"name":"PROFILE","value":"Compatible"}`},
+	"controllerManager.replicas": {"controllerManager: {replicas: 3}", `"replicas":3`},
 	"controllerManager.podDisruptionBudget.minAvailable":                          {"controllerManager: {replicas: 3, podDisruptionBudget: {minAvailable: 2}}", `"minAvailable":2`},
 	"controllerManager.tolerations":                                               {"controllerManager: {tolerations: [{key: t1, operator: Exists}]}", `"tolerations":[{"key":"t1","operator":"Exists"}]`},
 	"controllerManager.selectors":                                                 {"controllerManager: {selectors: {s1: v1}}", `"nodeSelector":{"s1":"v1"}`},

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profile
+
+import (
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+)
+
+// FillSkyhook returns the spec of a Recommended Skyhook with its absent fields filled in. What its policy, which may be nil, says of a
+// subject is not filled in beside it.
+func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy) v1alpha1.SkyhookSpec {
+	spec.Profile = v1alpha1.ProfileRecommended
+	fill(&spec.ShareReboots, true)
+	fill(&spec.Rollback, v1alpha1.Rollback{})
+	fill(&spec.Drift, v1alpha1.Drift{Mode: v1alpha1.DriftReport})
+	if b := &spec.InterruptionBudget; b.Percent != nil || b.Count != nil {
+		fill(&b.CountUnavailable, true)
+	}
+	if p == nil || p.Spec.NodeMarks == nil {
+		fill(&spec.NodeMarks, marks)
+	}
+	drain := v1alpha1.DrainConfig{}
+	if spec.DrainConfig != nil {
+		drain = *spec.DrainConfig
+	}
+	fillDrain(&drain.DrainPodOptions)
+	spec.DrainConfig = &drain
+	return spec
+}
+
+// FillNodeOp is FillSkyhook for a NodeOp. What it does to nodes stays: only how carefully is filled in.
+func FillNodeOp(spec opv1.NodeOpSpec, p *v1alpha1.DeploymentPolicy) opv1.NodeOpSpec {
+	spec.Profile = v1alpha1.ProfileRecommended
+	if spec.Targets == "" {
+		spec.Targets = opv1.TargetsAtStart
+	}
+	fill(&spec.ShareReboots, true) // without a cordon and a reboot it says nothing
+	if spec.Concurrency > 0 {
+		fill(&spec.CountUnavailable, true)
+	}
+	if p == nil || p.Spec.NodeMarks == nil {
+		fill(&spec.NodeMarks, marks)
+	}
+	if spec.DrainOptions != nil {
+		drain := *spec.DrainOptions
+		fillDrain(&drain.DrainPodOptions)
+		spec.DrainOptions = &drain
+	}
+	return spec
+}
+
+// FillPolicy returns the spec of a Recommended policy with its absent fields filled in.
+func FillPolicy(spec v1alpha1.DeploymentPolicySpec) v1alpha1.DeploymentPolicySpec {
+	spec.Profile = v1alpha1.ProfileRecommended
+	fill(&spec.Default.Budget.CountUnavailable, true)
+	spec.Compartments = append([]v1alpha1.Compartment(nil), spec.Compartments...)
+	for i := range spec.Compartments {
+		fill(&spec.Compartments[i].Budget.CountUnavailable, true)
+	}
+	fill(&spec.NodeMarks, marks)
+	return spec
+}
+
+// marks are those of held nodes: load balancers send nothing there, and autoscalers do not remove the node.
+var marks = v1alpha1.NodeMarks{ExcludeFromLoadBalancers: true, DisableScaleDown: true, DoNotDisrupt: true}
+
+// fillDrain has protected pods waited for while their node is schedulable, and pods of the lowest priority evicted first.
+func fillDrain(d *v1alpha1.DrainPodOptions) {
+	if d.Wait == "" {
+		d.Wait = v1alpha1.WaitBeforeCordon
+	}
+	if d.Order == "" {
+		d.Order = v1alpha1.DrainByPriority
+	}
+}
+
+// fill sets a field that is absent.
+func fill[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
