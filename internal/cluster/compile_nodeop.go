@@ -35,7 +35,11 @@ func (c *compiler) addNodeOps() {
 			Namespaces: o.opConfig.Namespaces, Now: c.snapshot.Now, Durations: o.durations, Refused: o.refused.tasks[nodeop.Ref(op)], Findings: o.Findings[nodeop.Ref(op)],
 		}
 		var shared rollout.Ledger
-		if by != nil {
+		limits := v1alpha1.Budget{}
+		if op.Spec.Concurrency > 0 {
+			limits.Count = new(int(op.Spec.Concurrency))
+		}
+		if by != nil || !missing && policy.HasOwnLimits(op.Spec.Profile, by, limits) {
 			in.Budget, shared = c.budgetOf(op, by)
 		}
 		compiled := opcompile.Compile(in)
@@ -86,7 +90,7 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 	}
 }
 
-// budgetOf is what a policy allows a NodeOp, and the policy's ledger.
+// budgetOf is what a policy, or the profile where p is nil, allows a NodeOp, and the ledger for that.
 func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*opcompile.Budget, rollout.Ledger) {
 	selector, err := metav1.LabelSelectorAsSelector(op.Spec.NodeSelector.Kubernetes())
 	if err != nil { // a problem of the NodeOp: no node is selected
@@ -101,14 +105,17 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*opc
 		}
 	}
 	sorted := policy.NewGrouping(&policy.Input{
-		Policy: p, Rollout: nodeop.Ref(op), Compartments: compartments(op), Nodes: mine, Cluster: all,
+		Policy: p, Profile: op.Spec.Profile, Rollout: nodeop.Ref(op), Compartments: compartments(op), Nodes: mine, Cluster: all,
 		Closed: c.objects.gatesOf(p).Closed, Failed: c.objects.gatesOf(p).Failed, Resume: op.Annotations[v1alpha1.AnnotationResume], Now: c.snapshot.Now,
 		Revision: nodeop.Revision(op), Approvals: op.Annotations,
 	})
-	out := &opcompile.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all)), Windows: p.Spec.Windows}
+	out := &opcompile.Budget{Of: make(map[string]rollout.GroupRef, len(all)), Place: make(map[string]string, len(all))}
+	if p != nil {
+		out.Windows = p.Spec.Windows
+	}
 	for i := range nodes { // a node that is no longer selected stays in its group until it is released
 		n := &nodes[i]
-		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(n), policy.FindTopologyValue(p, n.Labels)
+		out.Of[n.Name], out.Place[n.Name] = sorted.GroupOf(n), sorted.PlaceOf(n.Labels)
 	}
 	targets := make([]*rollout.Target, len(mine))
 	for i := range mine {

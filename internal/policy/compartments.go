@@ -27,8 +27,10 @@ type compartment struct {
 	size     int              // how many nodes the canary has
 	nodes    map[string]bool  // of the canary, by name
 	isWindow bool             // a sliding window, without a policy
-	ceiling  int              // for the nodes that the selector matches; of overlapping compartments the smaller one comes first
-	memory   rollout.Memory
+
+	stopsFirst bool // a failure in the first batch stops it, unless its strategy says when failures do
+	ceiling    int  // for the nodes that the selector matches; of overlapping compartments the smaller one comes first
+	memory     rollout.Memory
 }
 
 // matchCompartments returns the compartments of a policy in the order in which they select nodes: canaries, the fewest first, then by
@@ -47,7 +49,12 @@ func matchCompartments(p *v1alpha1.DeploymentPolicy, nodes []map[string]string) 
 			cmp.Compare(a.name, b.name),
 		)
 	})
+	for i := range out {
+		out[i].stopsFirst = p.Spec.Profile == v1alpha1.ProfileRecommended
+	}
 	return append(out, compartment{
+		stopsFirst: p.Spec.Profile == v1alpha1.ProfileRecommended,
+
 		name:     v1alpha1.DefaultCompartment,
 		budget:   p.Spec.Default.Budget,
 		strategy: &p.Spec.Default.Strategy,
@@ -177,7 +184,7 @@ func (c *compartment) rolloutPace() rollout.Pace {
 	case c.isWindow:
 		return rollout.Pace{Kind: rollout.PaceWindow}
 	case c.strategy == nil:
-		return rollout.Pace{Kind: rollout.PaceWhole, PassPercent: 100}
+		return rollout.Pace{Kind: rollout.PaceWhole, PassPercent: 100, StopFirst: c.stopsFirst}
 	}
 	pace, batch := rollout.Pace{Kind: rollout.PaceFixed}, v1alpha1.BatchStrategy{}
 	switch s := c.strategy; {
@@ -192,7 +199,7 @@ func (c *compartment) rolloutPace() rollout.Pace {
 	}
 	pace.Initial = valueOr(batch.InitialBatch, 1)
 	pace.PassPercent = valueOr(batch.BatchThreshold, 100)
-	pace.StopAfter = valueOr(batch.FailureThreshold, 0)
+	pace.StopAfter, pace.StopFirst = valueOr(batch.FailureThreshold, 0), c.stopsFirst && batch.FailureThreshold == nil
 	pace.SafetyLimit = valueOr(batch.SafetyLimit, 50)
 	return pace
 }

@@ -24,7 +24,8 @@ func TestControls(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
 			t.Fatal(err)
 		}
-		return NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Policy: p, Now: now}).template, FindTopologyValue(p, map[string]string{"rack": "r1"})
+		g := NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Policy: p, Now: now})
+		return g.template, g.PlaceOf(map[string]string{"rack": "r1"})
 	}
 	plain, place := template("")
 	if want := (rollout.Group{Reset: true, Ledger: rollout.ParseRef("Skyhook/demo")}); !reflect.DeepEqual(plain, want) || place != "" {

@@ -14,7 +14,10 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/profile"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -32,6 +35,7 @@ func Ref(p *v1alpha1.DeploymentPolicy) rollout.Ref {
 // Input is one rollout and the policy that it names.
 type Input struct {
 	Policy       *v1alpha1.DeploymentPolicy // nil for none
+	Profile      v1alpha1.Profile           // without a policy and a budget: Recommended has limits of its own
 	Rollout      rollout.Ref                // Rollout.Ref
 	Budget       v1alpha1.Budget            // without a policy: of a sliding window; may be 0 or empty
 	Reset        *bool                      // overrides resetBatchStateOnCompletion of the policy
@@ -68,9 +72,14 @@ func NewGrouping(in *Input) *Grouping {
 	g.template = rollout.Group{Reset: true, For: rollout.Versions(in.Versions), Resume: in.Resume}
 	g.revision = rollout.Versions(in.Revision)
 	statuses := in.Compartments
-	if in.Policy == nil {
+	switch {
+	case HasOwnLimits(in.Profile, in.Policy, in.Budget):
+		g.compartments = []compartment{{name: v1alpha1.DefaultCompartment, budget: profile.Budget, stopsFirst: true}}
+		g.template.Spread = rollout.Spread{Key: corev1.LabelTopologyZone, Zones: 1}
+		g.template.Profile = string(in.Profile)
+	case in.Policy == nil:
 		g.compartments = []compartment{{name: v1alpha1.DefaultCompartment, budget: in.Budget, isWindow: true}}
-	} else {
+	default:
 		annotations, nodes := in.Approvals, labelsOf(in.Nodes)
 		if in.Policy.Spec.Scope == v1alpha1.ScopePolicy {
 			g.setPolicyOwner(in.Policy)
@@ -129,13 +138,13 @@ func (g *Grouping) applyControls(in *Input) {
 	}
 }
 
-// FindTopologyValue returns the rack or zone of a node, for Target.Place; empty if the policy has no limit for them.
-func FindTopologyValue(p *v1alpha1.DeploymentPolicy, labels map[string]string) string {
-	if p == nil || p.Spec.MaxUnavailablePerTopology == nil {
-		return ""
-	}
-	return labels[p.Spec.MaxUnavailablePerTopology.TopologyKey]
+// HasOwnLimits reports whether an object gets the limits of its profile: it is Recommended, and neither a policy nor a budget limits it.
+func HasOwnLimits(of v1alpha1.Profile, p *v1alpha1.DeploymentPolicy, b v1alpha1.Budget) bool {
+	return of == v1alpha1.ProfileRecommended && p == nil && b.Percent == nil && b.Count == nil
 }
+
+// PlaceOf returns the rack or zone of a node, for Target.Place; empty if there is no limit for them.
+func (g *Grouping) PlaceOf(labels map[string]string) string { return labels[g.template.Spread.Key] }
 
 // DescribeMissing returns the problem of a policy that is named and does not exist.
 func DescribeMissing(name string, byDefault bool) string {

@@ -63,6 +63,9 @@ func FillPolicy(spec v1alpha1.DeploymentPolicySpec) v1alpha1.DeploymentPolicySpe
 	return spec
 }
 
+// Budget is that of an object without a policy and a budget.
+var Budget = v1alpha1.Budget{Percent: new(10), CountUnavailable: new(true)}
+
 // marks are those of held nodes: load balancers send nothing there, and autoscalers do not remove the node.
 var marks = v1alpha1.NodeMarks{ExcludeFromLoadBalancers: true, DisableScaleDown: true, DoNotDisrupt: true}
 

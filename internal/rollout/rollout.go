@@ -71,6 +71,7 @@ type Group struct {
 	Opens   time.Time // the next window, with Held or Closing; zero if unknown
 	// nodes that are not ready, or that another client cordoned, belong to Taken: see policy.AddUnavailable
 	CountUnavailable bool
+	Profile          string        // that brought limits which no object sets, for messages; empty for none
 	Soak             time.Duration // how long a finished node must stay ready before it counts
 	Spread           Spread
 	Reset            bool     // Memory is reset when every target of all groups with this Ledger is finished, and when For changes
@@ -89,10 +90,11 @@ type Closing struct {
 	About  string
 }
 
-// Spread limits how many nodes of one rack or zone are busy at once.
+// Spread limits how many nodes of one rack or zone are busy at once, and in how many of them.
 type Spread struct {
 	Key   string // of the label that has the rack or zone; for messages only
 	Limit int    // busy nodes with the same Target.Place; 0 for no limit
+	Zones int    // different Target.Place with busy nodes, of which none at all is one; 0 for no limit
 }
 
 // Unlimited is the Limit of a group without a budget.
@@ -146,12 +148,13 @@ const (
 // Pace is a strategy and its thresholds.
 type Pace struct {
 	Kind        PaceKind
-	Initial     int // size of the first batch
-	Delta       int // Linear: added after a passed batch, subtracted after a failed one
-	Factor      int // Exponential: multiplied after a passed batch, divided after a failed one
-	PassPercent int // a batch passes when at least this share of it succeeded
-	StopAfter   int // failed batches in a row that stop the group, up to SafetyLimit; 0 for never
-	SafetyLimit int // percent of the group from which on failures neither reduce batches nor stop the group
+	Initial     int  // size of the first batch
+	Delta       int  // Linear: added after a passed batch, subtracted after a failed one
+	Factor      int  // Exponential: multiplied after a passed batch, divided after a failed one
+	PassPercent int  // a batch passes when at least this share of it succeeded
+	StopAfter   int  // failed batches in a row that stop the group, up to SafetyLimit; 0 for never
+	StopFirst   bool // the first failure in the first batch stops the group, also before the batch ends
+	SafetyLimit int  // percent of the group from which on failures neither reduce batches nor stop the group
 }
 
 // Memory has the results of earlier batches of a group. It is stored unchanged in the status of the ledger's object,

@@ -68,20 +68,20 @@ func (c *Compiled) addNodes(in *plan.Input, selected []bool, groups *policy.Grou
 			k = &compiledNode{node: n, pods: pods[n.Name], isFinal: !r.readsClock && len(r.edits) == 0 && !hasVolatile(in, n), result: r}
 		}
 		if k.result.out != nil {
-			k = k.inGroup(groupOf(c.facts, n, groups))
+			k = k.inGroup(groupOf(c.facts, n, groups), groups.PlaceOf(n.Labels))
 		}
 		c.memo[n.Name] = k
 		c.addResult(&k.result)
 	}
 }
 
-// inGroup returns the same in a group, which depends on other nodes.
-func (k *compiledNode) inGroup(group rollout.GroupRef) *compiledNode {
-	if k.result.out.Group == group {
+// inGroup returns the same in a group, which depends on other nodes, and in its place there.
+func (k *compiledNode) inGroup(group rollout.GroupRef, place string) *compiledNode {
+	if k.result.out.Group == group && k.result.out.Place == place {
 		return k
 	}
 	other, out := *k, *k.result.out
-	out.Group, other.result.out = group, &out
+	out.Group, out.Place, other.result.out = group, place, &out
 	return &other
 }
 

@@ -20,7 +20,7 @@ import (
 func newGrouping(f *plan.Facts, in *plan.Input, selected []bool) *policy.Grouping {
 	s := in.Skyhook
 	p := policy.Input{
-		Policy: in.Policy, Rollout: plan.Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
+		Policy: in.Policy, Profile: f.Profile(), Rollout: plan.Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
 		Versions: plan.HashID(f.PackageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
 		Admission: s.Status.Admission, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Failed: in.Failed, Now: in.Now,
 	}

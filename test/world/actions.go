@@ -353,16 +353,23 @@ func (c *planCheck) isReserved(a acting) bool {
 
 // checkSpread: no more nodes of one zone are busy than may be.
 func (c *planCheck) checkSpread(a acting, busy map[string]bool) string {
-	near := map[string]bool{}
+	near, zones := map[string]bool{}, map[string]bool{}
 	for _, r := range c.seen.Rollouts {
 		for _, t := range r.Targets {
-			if busy[t.Node] && t.Group == a.group.Ref && t.Place == a.seen.Place && nodeOf(c.seen, t) != nil {
+			isBusy := busy[t.Node] && t.Group == a.group.Ref && nodeOf(c.seen, t) != nil
+			if isBusy && t.Place == a.seen.Place {
 				near[t.Node] = true
+			}
+			if isBusy {
+				zones[t.Place] = true
 			}
 		}
 	}
 	if a.group.Spread.Limit > 0 && len(near) >= a.group.Spread.Limit {
 		return "the limit of its zone is reached"
+	}
+	if a.group.Spread.Zones > 0 && !zones[a.seen.Place] && len(zones) >= a.group.Spread.Zones {
+		return "another zone is busy"
 	}
 	return ""
 }

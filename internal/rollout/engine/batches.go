@@ -120,6 +120,9 @@ func (u batchUpdater) updateBatch() {
 	if u.admissible() > 0 {
 		u.memory = u.memory.WithBatch(u.ledger.Epoch)
 	}
+	if u.Pace.StopFirst && u.memory.Batch <= 1 && u.Lost > 0 && !u.memory.LastFailed { // a person may let the batch go on
+		u.memory.Stopped, u.memory.LastFailed = true, true
+	}
 	isOpen := u.Memory.From > 0 && u.Members > 0
 	isAllAdmitted := u.Members >= u.memory.Open || u.admissible() == 0
 	if isOpen && u.Pending == 0 && isAllAdmitted {

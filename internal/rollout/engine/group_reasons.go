@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -40,6 +41,9 @@ func (g groupReasons) stopped() *rollout.Why {
 		if g.Failures > 0 {
 			failures += "; failed now: " + listNames(g.failedNames, g.Failures)
 		}
+		if g.memory.ConsecutiveFailures == 0 {
+			return "a node failed in the first batch: " + listNames(g.failedNames, g.Failures) + g.nameProfile()
+		}
 		return "the group stopped after " + failures
 	})
 }
@@ -75,8 +79,14 @@ func (g groupReasons) sending() *rollout.Why {
 
 func (g groupReasons) topology(t *targetState) *rollout.Why {
 	return g.cached(rollout.ReasonTopology, t.target.Place, func() string {
-		nodes := countNoun(g.usage.places[t.target.Place], "node is", "nodes are")
-		return nodes + " busy in " + g.Spread.Key + " " + t.target.Place
+		if busy := g.usage.places[t.target.Place]; busy > 0 {
+			return countNoun(busy, "node is", "nodes are") + " busy in " + g.Spread.Key + " " + t.target.Place
+		}
+		var zones []string
+		for zone := range g.usage.places {
+			zones = append(zones, cmp.Or(zone, "of nodes without that label"))
+		}
+		return "nodes are busy in " + g.Spread.Key + " " + listSorted(slices.Values(zones)) + ", and one goes after the other" + g.nameProfile()
 	})
 }
 
@@ -96,7 +106,7 @@ func (g groupReasons) full() *rollout.Why {
 
 // describeBusy lists the nodes that use the budget.
 func (g groupReasons) describeBusy() string {
-	text := "the budget of " + countNoun(g.Limit, "node", "nodes") + " is used: " + listSorted(slices.Values(g.usage.busy))
+	text := "the budget of " + countNoun(g.Limit, "node", "nodes") + g.nameProfile() + " is used: " + listSorted(slices.Values(g.usage.busy))
 	if len(g.usage.unavailable) > 0 {
 		text += "; not ready, or cordoned by somebody else: " + listSorted(maps.Keys(g.usage.unavailable))
 	}
@@ -104,6 +114,14 @@ func (g groupReasons) describeBusy() string {
 		text += "; failed for good: " + listNames(g.usage.failedBusy, len(g.usage.failedBusy))
 	}
 	return text + g.describeProving()
+}
+
+// nameProfile names the profile that brought the limits, as the end of a sentence; empty if objects set them.
+func (g groupReasons) nameProfile() string {
+	if g.Profile == "" {
+		return ""
+	}
+	return " (profile " + g.Profile + ")"
 }
 
 // describeProving returns what the first finished target is waiting for before it counts, if there is one.

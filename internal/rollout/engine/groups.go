@@ -161,17 +161,21 @@ func (g *groupState) addInTopology(t *targetState) {
 }
 
 func (g *groupState) hasTopologyLimit(t *targetState) bool {
-	return g.Spread.Limit > 0 && t.target.Place != ""
+	return g.Spread.Limit > 0 && t.target.Place != "" || g.Spread.Zones > 0
 }
 
 // isTopologyFull reports whether as many nodes with the topology value of a target are busy as the group allows. A
 // reserved target is counted already, and so is one whose node is not given back.
 func (g *groupState) isTopologyFull(t *targetState) bool {
 	busy := g.usage.places[t.target.Place]
-	if t.reservation.isOpen || t.occupiesNode || t.isCountedHere() && t.group.usage.placed[t.target.Node] {
+	isCounted := t.reservation.isOpen || t.occupiesNode || t.isCountedHere() && t.group.usage.placed[t.target.Node]
+	if isCounted {
 		busy--
 	}
-	return g.hasTopologyLimit(t) && busy >= g.Spread.Limit
+	if g.Spread.Zones > 0 && busy == 0 && !isCounted && len(g.usage.places) >= g.Spread.Zones {
+		return true
+	}
+	return g.Spread.Limit > 0 && t.target.Place != "" && busy >= g.Spread.Limit
 }
 
 // isMember reports whether a target belongs to the open batch. One that is in flight and whose batch is unknown does: a predecessor admitted

@@ -522,6 +522,13 @@ func changeGroup(g *rollout.Group, w []string, now time.Time) {
 		case "spread":
 			limit, key, _ := strings.Cut(value, ",")
 			g.Spread = rollout.Spread{Key: key, Limit: parseNumber(limit)}
+		case "zones":
+			limit, key, _ := strings.Cut(value, ",")
+			g.Spread = rollout.Spread{Key: key, Zones: parseNumber(limit)}
+		case "profile":
+			g.Profile = value
+		case "stop-first":
+			g.Pace.StopFirst = true
 		case "resets":
 			g.Reset = true
 		case "reset":

@@ -50,9 +50,17 @@ func IsProving(s *v1alpha1.Skyhook, n *node.Node) bool {
 	return rec.Admitted && rec.Proving != nil && rec.Node == n.UID && rec.Skyhook == string(s.UID)
 }
 
-// HasBudget reports whether a budget or a policy limits how many nodes are in progress at the same time. A budget of 100 percent
+// Profile returns the profile of the Skyhook. With a policy that is missing nothing begins, and no limits are looked for.
+func (f *Facts) Profile() v1alpha1.Profile {
+	if f.PolicyName() != "" {
+		return ""
+	}
+	return f.Skyhook.Spec.Profile
+}
+
+// HasBudget reports whether a budget, a policy or the profile limits how many nodes are in progress at the same time. A budget of 100 percent
 // that somebody wrote is one.
 func (f *Facts) HasBudget() bool {
 	b := f.Skyhook.Spec.InterruptionBudget
-	return b.Percent != nil || b.Count != nil || f.PolicyName() != ""
+	return b.Percent != nil || b.Count != nil || f.PolicyName() != "" || f.Skyhook.Spec.Profile == v1alpha1.ProfileRecommended
 }
