@@ -94,7 +94,9 @@ func (s *testCluster) markNode(name string) {
 	s.Helper()
 	s.Patch(s.GetNode(name), `{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"theirs"}}}`)
 	n := node.Parse(s.GetNode(name), nil)
-	options := v1alpha1.NodeMarks{ExcludeFromLoadBalancers: true, DisableScaleDown: true, DoNotDisrupt: true, Description: true}
+	options := v1alpha1.NodeMarks{Marks: []v1alpha1.NodeMark{
+		v1alpha1.MarkExcludeFromLoadBalancers, v1alpha1.MarkDisableScaleDown, v1alpha1.MarkDoNotDisrupt, v1alpha1.MarkDescription,
+	}}
 	e := n.PlaceMarks("Skyhook/driver", node.NewMarks(options, node.Description{By: "Skyhook driver"}))
 	e.AddTaints = []corev1.Taint{node.MaintenancePlanned}
 	patch, err := json.Marshal(e.MergePatch(n))

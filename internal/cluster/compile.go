@@ -110,7 +110,7 @@ func (c *compiler) addSkyhooks(pods map[string][]*corev1.Pod) {
 	for _, s := range o.Skyhooks {
 		by, missing := o.policyOfSkyhook(s)
 		compiled := c.kept.compile(&plan.Input{
-			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.gatesOf(by).Closed, Failed: o.gatesOf(by).Failed, Unready: o.gatesOf(by).Unready, Findings: o.Findings[plan.Ref(s.Name)], Nodes: o.Nodes, Pods: pods[s.Name],
+			Skyhook: s, Policy: by, PolicyMissing: missing, Closed: o.gatesOf(by).Closed, Failed: o.gatesOf(by).Failed, Findings: o.Findings[plan.Ref(s.Name)], Nodes: o.Nodes, Pods: pods[s.Name],
 			Definitions: o.Definitions, Revisions: o.revisionsOf(s), Claims: claims, Config: o.Config, Now: c.snapshot.Now, Refused: o.refused.tasks[plan.Ref(s.Name)],
 		})
 		for _, name := range skyhook.Claims(s) {

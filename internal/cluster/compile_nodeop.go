@@ -30,14 +30,18 @@ func (c *compiler) addNodeOps() {
 	}
 	for _, op := range o.NodeOps {
 		by, missing := o.policyNamed(op.Spec.DeploymentPolicy)
+		operation := nodeop.NewOperation(op, by)
 		in := &opcompile.Input{
-			Operation: nodeop.NewOperation(op, by), Nodes: o.Nodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
+			Operation: operation, Nodes: o.Nodes, Jobs: jobs[op.Namespace], Pods: pods[op.Namespace], PolicyMissing: missing,
 			Namespaces: o.opConfig.Namespaces, Now: c.snapshot.Now, Durations: o.durations, Refused: o.refused.tasks[nodeop.Ref(op)], Findings: o.Findings[nodeop.Ref(op)],
 		}
 		var shared rollout.Ledger
 		limits := v1alpha1.Budget{}
 		if op.Spec.Concurrency > 0 {
 			limits.Count = new(int(op.Spec.Concurrency))
+		}
+		if by != nil {
+			in.PolicyProblems = policy.FindProblems(by, c.snapshot.Now)
 		}
 		if by != nil || !missing && policy.HasOwnLimits(op.Spec.Profile, by, limits) {
 			in.Budget, shared = c.budgetOf(op, by)

@@ -20,26 +20,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
-	"github.com/skyhook-k8s/skyhook/internal/skyhook"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
-
-// findUnprovenNodes returns the finished nodes of an open batch, by policy, where the policy has gates on DaemonSets.
-func findUnprovenNodes(o *Objects) map[string][]*corev1.Node {
-	out := map[string][]*corev1.Node{}
-	for _, s := range o.Skyhooks {
-		p, _ := o.policyOfSkyhook(s)
-		if p == nil || p.Spec.Health == nil || len(p.Spec.Health.DaemonSets) == 0 {
-			continue
-		}
-		for _, n := range o.Nodes {
-			if skyhook.Unsettled(s, p, n) {
-				out[p.Name] = append(out[p.Name], &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}})
-			}
-		}
-	}
-	return out
-}
 
 // provingNodes are the nodes of a rollout on which its proofs are waited for.
 type provingNodes struct {
@@ -127,9 +109,9 @@ func findMissingPods(ctx context.Context, live client.Reader, o *Objects, proof 
 }
 
 // checkGates evaluates the health gates of the policies in use.
-func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[string][]*corev1.Node, now time.Time) error {
+func (v *observer) checkGates(ctx context.Context, o *Objects, now time.Time) {
 	inUse := map[string]bool{}
-	in := gates.Input{Live: v.options.Live, Objects: v.options.Objects, Unproven: unproven, Pods: o.Workloads, Now: now, Resumed: map[string]string{}}
+	in := gates.Input{Objects: v.options.Objects, Now: now, Resumed: map[string]string{}}
 	use := func(name string, user client.Object) {
 		inUse[name] = true
 		if at := user.GetAnnotations()[v1alpha1.AnnotationResume]; at != "" {
@@ -150,14 +132,8 @@ func (v *observer) checkGates(ctx context.Context, o *Objects, unproven map[stri
 			in.Policies = append(in.Policies, p)
 		}
 	}
-	results, retryAt, err := v.gates.Check(ctx, in)
+	results, retryAt := v.gates.Check(ctx, in)
 	o.Gates, o.RetryAt = results, node.Earlier(o.RetryAt, retryAt)
-	for _, r := range results {
-		if len(r.Unready) > 0 {
-			o.RetryAt = node.Earlier(o.RetryAt, now.Add(daemonSetInterval))
-		}
-	}
-	return err
 }
 
 // awaitGates notes for which policies nodes wait to be admitted, or are in flight while a gate may stop the rollout, so that their

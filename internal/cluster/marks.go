@@ -23,7 +23,7 @@ func (p *pass) newAnnouncements(plan rollout.Plan) announcements {
 	for _, m := range plan.Maintenance {
 		if marks, holder := p.marksOf(m.Rollout); holder != "" {
 			out.of[m.Node] = append(out.of[m.Node], node.Announced{
-				Holder: holder, Title: m.Rollout.Title(), State: m.State, Taints: marks.PreferNoSchedule, Conditions: marks.Conditions,
+				Holder: holder, Title: m.Rollout.Title(), State: m.State, Taints: marks.Has(v1alpha1.MarkPreferNoSchedule), Conditions: marks.Has(v1alpha1.MarkConditions),
 			})
 		}
 	}

@@ -60,7 +60,7 @@ func (r *patchRecorder) RoundTrip(q *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(q)
 }
 
-const everyMark = "{conditions: true, excludeFromLoadBalancers: true, disableScaleDown: true, doNotDisrupt: true, description: true}"
+const everyMark = "{marks: [Conditions, ExcludeFromLoadBalancers, DisableScaleDown, DoNotDisrupt, Description]}"
 
 // markedDriver is driver with marks.
 func markedDriver(marks string) string {
@@ -201,7 +201,7 @@ func TestMarksOfADeletedSkyhook(t *testing.T) {
 // told about nodes without the option.
 func TestPlannedNodes(t *testing.T) {
 	s := newScenario(t, 2)
-	s.Apply(policyYAML("  nodeMarks: {preferNoSchedule: true, conditions: true}\n"))
+	s.Apply(policyYAML("  nodeMarks: {marks: [PreferNoSchedule, Conditions]}\n"))
 	s.Apply(withPolicy(driver))
 	for range 3 {
 		s.pass()
@@ -235,7 +235,7 @@ func TestLoadBalancerDelay(t *testing.T) {
 	s := newScenario(t, 1)
 	s.Apply(workload("web", "n1"))
 	s.SettlePods()
-	s.Apply(strings.Replace(markedDriver("{excludeFromLoadBalancers: true}"), "  packages:", "  drainConfig: {loadBalancerDelay: 40s}\n  packages:", 1))
+	s.Apply(strings.Replace(markedDriver("{marks: [ExcludeFromLoadBalancers]}"), "  packages:", "  drainConfig: {loadBalancerDelay: 40s}\n  packages:", 1))
 	for range 4 {
 		s.pass()
 	}
@@ -253,11 +253,12 @@ func TestLoadBalancerDelay(t *testing.T) {
 	}
 }
 
-// TestMarksOfNodeOps: a NodeOp marks its nodes as a Skyhook does. A mark that both want goes with the last hold.
+// TestMarksOfNodeOps: a NodeOp marks its nodes as its policy says. A mark that both want goes with the last hold.
 func TestMarksOfNodeOps(t *testing.T) {
 	s := newScenario(t, 1)
 	before := s.GetNode("n1")
-	s.createNodeOp("up", "cordon: true\n  nodeMarks: "+everyMark)
+	s.Apply(policyYAML("  nodeMarks: " + everyMark + "\n"))
+	s.createNodeOp("up", "cordon: true\n  deploymentPolicy: careful")
 	s.nodeOpPass(s.cluster)
 	s.nodeOpPass(s.cluster)
 	n := s.GetNode("n1")
@@ -265,7 +266,7 @@ func TestMarksOfNodeOps(t *testing.T) {
 		t.Errorf("the held node has labels %v and annotations %v", n.Labels, n.Annotations)
 	}
 	held := node.Parse(n, nil)
-	e := held.PlaceMarks("Skyhook/other", node.NewMarks(v1alpha1.NodeMarks{ExcludeFromLoadBalancers: true}, node.Description{}))
+	e := held.PlaceMarks("Skyhook/other", node.NewMarks(v1alpha1.NodeMarks{Marks: []v1alpha1.NodeMark{v1alpha1.MarkExcludeFromLoadBalancers}}, node.Description{}))
 	e.SetAnnotation(held, v1alpha1.PrefixCordon+"other", "true")
 	patch, err := json.Marshal(e.MergePatch(held))
 	s.Must(err)

@@ -21,10 +21,10 @@ func (s *scenario) hasNodeOp(name string) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// TestNodeOpGoes: with ttlIncludesNodeOp a NodeOp is deleted after its time, and not before.
+// TestNodeOpGoes: a NodeOp that goes with its objects is deleted after its time, and not before.
 func TestNodeOpGoes(t *testing.T) {
 	s := newScenario(t, 2)
-	s.createNodeOp("passing", "concurrency: 2\n  ttlSecondsAfterFinished: 600\n  ttlIncludesNodeOp: true")
+	s.createNodeOp("passing", "profile: Recommended\n  concurrency: 2\n  ttlSecondsAfterFinished: 600")
 	s.finishNodeOp("passing", true)
 	s.nodeOpPasses(3, time.Second)
 	if !s.hasNodeOp("passing") {
@@ -40,7 +40,7 @@ func TestNodeOpGoes(t *testing.T) {
 // TestNodeOpStaysForItsNode: a NodeOp that keeps a node cordoned after a failure stays until somebody uncordons the node.
 func TestNodeOpStaysForItsNode(t *testing.T) {
 	s := newScenario(t, 1)
-	s.createNodeOp("failing", "cordon: true\n  backoffLimit: 0\n  ttlSecondsAfterFinished: 0\n  ttlIncludesNodeOp: true")
+	s.createNodeOp("failing", "profile: Recommended\n  cordon: true\n  backoffLimit: 0\n  ttlSecondsAfterFinished: 0")
 	if done := s.finishNodeOp("failing", false); done.Status.Phase != opv1.PhaseFailed {
 		t.Fatalf("it ended as %+v", done.Status)
 	}

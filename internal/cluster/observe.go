@@ -75,11 +75,12 @@ func (v *observer) Observe(ctx context.Context) (*Objects, error) {
 	o.indexNodes(v.existing, v.places)
 	v.findVanished(o)
 	o.Definitions = v.parseDefinitions(o.ConfigMaps)
-	unproven, proving := findUnprovenNodes(o), findProvingNodes(o)
+	proving := findProvingNodes(o)
 	var listErr error
-	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, unproven, proving, v.look.nodes))
+	o.Workloads, listErr = v.options.Workloads.On(ctx, nodesOfInterest(o, proving, v.look.nodes))
 	o.revisions = v.revisions
-	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkGates(ctx, o, unproven, now), v.checkProofs(ctx, o, proving, now))
+	v.checkGates(ctx, o, now)
+	o.Err = errors.Join(v.findOrphans(ctx, o, now), listErr, v.revisions.load(ctx, v.options), v.checkProofs(ctx, o, proving, now))
 	o.Refusals = v.refusals.Of(workloadUIDs(o.Workloads))
 	v.addRefused(o, now)
 	return o, nil
@@ -196,27 +197,22 @@ func (l *lookList) set(nodes []string) (hasNew bool) {
 	return slices.ContainsFunc(nodes, func(n string) bool { return !slices.Contains(before, n) })
 }
 
-// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, those on which a health
-// gate or a proof needs a pod, and last those that the engine looks at.
-func nodesOfInterest(o *Objects, unproven map[string][]*corev1.Node, proving map[rollout.Ref]provingNodes, look []string) []string {
-	isUnproven := map[string]bool{}
+// nodesOfInterest are the nodes that have a hold of ours, because only they are about to be disrupted, those on which a
+// proof needs a pod, and last those that the engine looks at.
+func nodesOfInterest(o *Objects, proving map[rollout.Ref]provingNodes, look []string) []string {
+	isProving := map[string]bool{}
 	for _, need := range proving {
 		if !need.proofs.NeedsPods() {
 			continue
 		}
 		for _, n := range need.nodes {
-			isUnproven[n.Name] = true
-		}
-	}
-	for _, nodes := range unproven {
-		for _, n := range nodes {
-			isUnproven[n.Name] = true
+			isProving[n.Name] = true
 		}
 	}
 	var out []string
 	isListed := make(map[string]bool, len(look))
 	for _, n := range o.Nodes {
-		if n.MayBeDrained() || isUnproven[n.Name] {
+		if n.MayBeDrained() || isProving[n.Name] {
 			isListed[n.Name] = true
 			out = append(out, n.Name)
 		}

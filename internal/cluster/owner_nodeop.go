@@ -95,7 +95,7 @@ func (w nodeOpOwners) cleanUpAll(ctx context.Context) {
 		isOver := c.Removed || c.Operation.IsFinished() && len(c.Rollout.Targets) == 0 && len(c.Edits) == 0
 		if isOver && !w.notReady[name] && slices.ContainsFunc(o.Finalizers, isOurFinalizer) {
 			w.tryCleanUp(name, "finalizer", func() error { return w.removeFinalizers(ctx, o) })
-		} else if isOver && expired && o.Spec.TTLIncludesNodeOp {
+		} else if isOver && expired && c.Operation.RemoveWithTTL {
 			w.tryCleanUp(name, "NodeOp", func() error { return w.deleteExpired(ctx, o) })
 		}
 	}

@@ -14,11 +14,9 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -218,64 +216,6 @@ func (s *scenario) setNodeHealth(node, gpus string, deadlock corev1.ConditionSta
 	changed.Status.Conditions = append(slices.DeleteFunc(changed.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "KernelDeadlock" }),
 		corev1.NodeCondition{Type: "KernelDeadlock", Status: deadlock})
 	s.Must(s.Client.Status().Patch(context.Background(), changed, client.MergeFrom(n)))
-}
-
-// TestNodeGates shows that a finished node without its devices or the condition delays the next.
-func TestNodeGates(t *testing.T) {
-	s := newScenario(t, 2)
-	s.setNodeHealth("n1", "8", corev1.ConditionFalse)
-	s.setNodeHealth("n2", "8", corev1.ConditionFalse)
-	s.Apply(policyYAML(`  health: {nodeConditions: [{type: KernelDeadlock, status: "False"}], resources: [nvidia.com/gpu]}`))
-	s.Apply(withPolicy(demo))
-	s.passes(3)
-	s.setNodeHealth("n1", "0", corev1.ConditionFalse)
-	s.passes(10)
-	if got := s.verdict("demo", "n1"); got != "HealthGate: the node offers 0 of nvidia.com/gpu, and offered 8 before" {
-		t.Errorf("the verdict on n1 is %q", got)
-	}
-	if got := s.verdict("demo", "n2"); !strings.HasPrefix(got, "Budget: the budget of 1 node is used: n1; n1: the node offers 0") {
-		t.Errorf("the verdict on n2 is %q", got)
-	}
-	s.setNodeHealth("n1", "8", corev1.ConditionTrue)
-	s.passes(3)
-	if got := s.verdict("demo", "n1"); got != "HealthGate: condition KernelDeadlock of the node is True, and must be False" {
-		t.Errorf("the verdict on n1 is %q", got)
-	}
-	s.setNodeHealth("n1", "8", corev1.ConditionFalse)
-	s.passUntilComplete("demo")
-}
-
-// TestDaemonSetGate shows that a DaemonSet that selects a finished node must have a ready pod there.
-func TestDaemonSetGate(t *testing.T) {
-	s := newScenario(t, 2)
-	set := `
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: plugin, namespace: default}
-spec:
-  selector: {matchLabels: {app: plugin}}
-  template:
-    metadata: {labels: {app: plugin}}
-    spec: {nodeSelector: {pool: POOL}, containers: [{name: main, image: registry.example/plugin:1}]}
-`
-	s.Apply(strings.Replace(set, "POOL", "gpu", 1))
-	s.Apply(policyYAML(`  health: {daemonSets: [{namespace: default, name: plugin}]}`))
-	s.Apply(withPolicy(demo))
-	s.passes(12)
-	if got := s.verdict("demo", "n1"); got != "HealthGate: DaemonSet default/plugin has no ready pod on the node" {
-		t.Errorf("the verdict on n1 is %q", got)
-	}
-	t.Cleanup(func() {
-		s.Must(s.Client.DeleteAllOf(context.Background(), &appsv1.DaemonSet{}, client.InNamespace("default")))
-	})
-	s.runDaemonPod("plugin", "n1")
-	s.passes(4)
-	if got := s.verdict("demo", "n1"); got != "Finished: no work is pending" {
-		t.Errorf("the verdict on n1 is %q", got)
-	}
-	owner := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "plugin", Namespace: "default"}}
-	s.Must(s.Client.Patch(context.Background(), owner, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`))))
-	s.passUntilComplete("demo")
 }
 
 // TestLedgerAfterScopeChange: admissions that are written to the status of a policy count when its users have their own

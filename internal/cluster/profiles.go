@@ -34,8 +34,7 @@ func (o *Objects) chooseProfiles() {
 	})
 	o.NodeOps = fillCopies(o.NodeOps, func(op *opv1.NodeOp) {
 		if isRecommended(nodeop.Ref(op), op.Spec.Profile, op.Status.Profile, op.Status.Phase != "" || len(op.Status.Conditions) > 0) {
-			p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
-			op.Spec = profile.FillNodeOp(op.Spec, p)
+			op.Spec = profile.FillNodeOp(op.Spec)
 		}
 	})
 }

@@ -64,14 +64,14 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// TestProofOfDaemonSets: the pods of all selected DaemonSets must be ready on the node, also of one that is not cordoned, and a
-// selector that finds none fails. With Release a late node is given back.
+// TestProofOfDaemonSets: the pod of a DaemonSet must be ready on the node, also if that is not cordoned, and one that does not exist
+// fails. With Release a late node is given back.
 func TestProofOfDaemonSets(t *testing.T) {
 	s := newScenario(t, 1)
 	const set = `
 apiVersion: apps/v1
 kind: DaemonSet
-metadata: {name: plugin, namespace: default, labels: {team: gpu}}
+metadata: {name: plugin, namespace: default}
 spec:
   selector: {matchLabels: {app: plugin}}
   template:
@@ -81,9 +81,9 @@ spec:
 	t.Cleanup(func() {
 		s.Must(s.Client.DeleteAllOf(context.Background(), &appsv1.DaemonSet{}, client.InNamespace("default")))
 	})
-	s.Apply(strings.Replace(demo, "  packages:", "  proof: {daemonSets: [{namespace: default, selector: {matchLabels: {team: gpu}}}], timeout: 5m, onTimeout: Release}\n  packages:", 1))
+	s.Apply(strings.Replace(demo, "  packages:", "  proof: {daemonSets: [{namespace: default, name: plugin}], timeout: 5m, onTimeout: Release}\n  packages:", 1))
 	s.passes(12)
-	s.requireVerdict("demo", "n1", "Proof: there are no DaemonSets team=gpu in default")
+	s.requireVerdict("demo", "n1", "Proof: DaemonSet default/plugin does not exist")
 	s.Apply(set)
 	s.passes(2)
 	s.requireVerdict("demo", "n1", "Proof: DaemonSet default/plugin has no ready pod on the node")
@@ -122,17 +122,15 @@ spec: {nodeName: %s, containers: [{name: main, image: registry.example/plugin:1}
 	s.Must(s.Client.Status().Patch(context.Background(), ready, client.MergeFrom(p)))
 }
 
-// TestProofOfNodeOp: the node of a NodeOp stays held until its proof and that of its policy are complete, and the NodeOp is running
+// TestProofOfNodeOp: the node of a NodeOp stays held until the proof of its policy is complete, and the NodeOp is running
 // meanwhile.
 func TestProofOfNodeOp(t *testing.T) {
 	s := newScenario(t, 2)
 	for _, n := range []string{"n1", "n2"} {
 		s.setNodeHealth(n, "8", corev1.ConditionTrue)
 	}
-	s.Apply(policyYAML("  proof: {resources: [{name: nvidia.com/gpu, atLeast: 8}]}\n"))
-	s.createNodeOp("up", `deploymentPolicy: careful
-  cordon: true
-  proof: {nodeConditions: [{type: KernelDeadlock, status: "False"}], timeout: 10m}`)
+	s.Apply(policyYAML("  proof: {resources: [{name: nvidia.com/gpu, atLeast: 8}], nodeConditions: [{type: KernelDeadlock, status: \"False\"}], timeout: 10m}\n"))
+	s.createNodeOp("up", "deploymentPolicy: careful\n  cordon: true")
 	s.nodeOpPasses(6, time.Second)
 	s.endJobs(true)
 	s.nodeOpPasses(6, time.Second)
@@ -164,7 +162,7 @@ func TestProofOfObjects(t *testing.T) {
 	s.Apply(strings.Replace(withPolicy(demo), "  packages:", "  proof: {objects: [{apiVersion: example.com/v1, kind: Wheel, name: left, cel: object.status.round}], timeout: 1h}\n  packages:", 1))
 	s.passes(12)
 	s.requireVerdict("demo", "n1", "Proof: the API server does not know Wheel of example.com/v1: install it, or correct apiVersion and kind")
-	s.Patch(s.GetSkyhook("demo"), `{"spec":{"proof":{"objects":[{"apiVersion":"v1","kind":"Namespace","selector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}},"cel":"object.status.phase == 'Active'"}]}}}`)
+	s.Patch(s.GetSkyhook("demo"), `{"spec":{"proof":{"objects":[{"apiVersion":"v1","kind":"Namespace","selector":"kubernetes.io/metadata.name=default","cel":"object.status.phase == 'Active'"}]}}}`)
 	s.passes(3)
 	s.requireVerdict("demo", "n1", "Proof: ConfigMap default/health-n1 does not exist")
 	s.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: health-n1, namespace: default}\ndata: {state: bad}")
@@ -192,7 +190,7 @@ func TestProofOfObjects(t *testing.T) {
 // TestObjectGate: an expression of a policy's health gates keeps nodes from being admitted.
 func TestObjectGate(t *testing.T) {
 	s := newScenario(t, 1)
-	s.Apply(policyYAML("  health: {objects: [{apiVersion: v1, kind: ConfigMap, namespace: default, selector: {matchLabels: {of: storage}}, cel: object.data.state == 'good'}]}"))
+	s.Apply(policyYAML("  health: {objects: [{apiVersion: v1, kind: ConfigMap, namespace: default, selector: of=storage, cel: object.data.state == 'good'}]}"))
 	s.Apply(withPolicy(demo))
 	s.passes(4)
 	s.requireVerdict("demo", "n1", "HealthGate: there is no ConfigMap with of=storage in default")
@@ -223,9 +221,10 @@ func TestInvalidObjects(t *testing.T) {
 	s.Apply(strings.Replace(demo, "  packages:", "  proof: {objects: [{apiVersion: v1, kind: ConfigMap, namespace: default, name: x, cel: self.data.ok}]}\n  packages:", 1))
 	s.passes(3)
 	s.requireVerdict("demo", "n1", "InvalidSpec: proof.objects[0].cel cannot be used: column 1: undeclared reference to 'self' (in container '')")
-	s.createNodeOp("up", "proof: {objects: [{apiVersion: v1, kind: ConfigMap, namespace: default, name: x, cel: object.data.ok +}]}")
+	s.Apply(policyYAML("  proof: {objects: [{apiVersion: v1, kind: ConfigMap, namespace: default, name: x, cel: object.data.ok +}]}\n"))
+	s.createNodeOp("up", "deploymentPolicy: careful")
 	s.nodeOpPasses(3, time.Second)
-	if got := s.getNodeOp("up").Status; len(got.NodeStatuses) > 0 || !strings.Contains(fmt.Sprint(got.Conditions), "proof.objects[0].cel cannot be used: column 17: Syntax error") {
+	if got := s.getNodeOp("up").Status; len(got.NodeStatuses) > 0 || !strings.Contains(fmt.Sprint(got.Conditions), "proof.objects[0].cel of DeploymentPolicy careful cannot be used: column 17: Syntax error") {
 		t.Errorf("the NodeOp's status is %+v", got)
 	}
 }

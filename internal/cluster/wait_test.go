@@ -149,7 +149,7 @@ func TestDrainOptionsOfPods(t *testing.T) {
 		"defaults":        {"{}", []string{"POST pods/batch/eviction", "POST pods/infra/eviction", "POST pods/web/eviction"}},
 		"disableEviction": {"{disableEviction: true}", []string{"DELETE pods/batch", "DELETE pods/infra", "DELETE pods/web"}},
 		"podSelector":     {"{podSelector: {matchLabels: {app: web}}}", []string{"POST pods/web/eviction"}},
-		"skipSelector":    {"{skipSelector: {matchLabels: {app: infra}}}", []string{"POST pods/batch/eviction", "POST pods/web/eviction"}},
+		"all but some":    {"{podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [infra]}]}}", []string{"POST pods/batch/eviction", "POST pods/web/eviction"}},
 		"order":           {"{order: ByPriority}", []string{"POST pods/batch/eviction", "POST pods/web/eviction", "POST pods/infra/eviction"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,17 +35,17 @@ type Description struct {
 
 // NewMarks returns the marks of a hold that options ask for.
 func NewMarks(options v1alpha1.NodeMarks, d Description) Marks {
-	m := Marks{Labels: map[string]string{}, Annotations: map[string]string{}, Conditions: options.Conditions}
-	if options.ExcludeFromLoadBalancers {
+	m := Marks{Labels: map[string]string{}, Annotations: map[string]string{}, Conditions: options.Has(v1alpha1.MarkConditions)}
+	if options.Has(v1alpha1.MarkExcludeFromLoadBalancers) {
 		m.Labels[v1alpha1.LabelExcludeBalancers] = excludedBySkyhook
 	}
-	if options.DisableScaleDown {
+	if options.Has(v1alpha1.MarkDisableScaleDown) {
 		m.Annotations[v1alpha1.AnnotationScaleDown] = "true"
 	}
-	if options.DoNotDisrupt {
+	if options.Has(v1alpha1.MarkDoNotDisrupt) {
 		m.Annotations[v1alpha1.AnnotationDoNotDisrupt] = "true"
 	}
-	if options.Description {
+	if options.Has(v1alpha1.MarkDescription) {
 		m.Annotations[v1alpha1.AnnotationMaintenance] = EncodeJSON(d)
 	}
 	return m

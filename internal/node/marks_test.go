@@ -20,7 +20,9 @@ const (
 	holderB = "Skyhook/b"
 )
 
-var allMarks = v1alpha1.NodeMarks{Conditions: true, ExcludeFromLoadBalancers: true, DisableScaleDown: true, DoNotDisrupt: true, Description: true}
+var allMarks = v1alpha1.NodeMarks{Marks: []v1alpha1.NodeMark{
+	v1alpha1.MarkConditions, v1alpha1.MarkExcludeFromLoadBalancers, v1alpha1.MarkDisableScaleDown, v1alpha1.MarkDoNotDisrupt, v1alpha1.MarkDescription,
+}}
 
 // markedNode is a node with labels and annotations of others.
 func markedNode(labels, annotations map[string]string) *Node {

@@ -17,7 +17,6 @@ import (
 type DrainSelectors struct {
 	Protected labels.Selector // pods that are waited for
 	Only      labels.Selector // pods that have to leave
-	Skip      labels.Selector // pods that stay
 }
 
 // ParseDrainSelectors parses the selectors of pods in the drain options, which may be nil.
@@ -29,9 +28,6 @@ func ParseDrainSelectors(d *v1alpha1.DrainOptions) (out DrainSelectors, err erro
 		return DrainSelectors{}, err
 	}
 	if out.Only, err = policy.ParsePodSelector("drainOptions.podSelector", d.PodSelector); err != nil {
-		return DrainSelectors{}, err
-	}
-	if out.Skip, err = policy.ParsePodSelector("drainOptions.skipSelector", d.SkipSelector); err != nil {
 		return DrainSelectors{}, err
 	}
 	return out, nil

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/compile"
@@ -54,30 +55,33 @@ func compareGolden(t *testing.T, name, got string) {
 
 // environment is a cluster in memory: nodes, NodeOps, a Job controller and kubelets with configurable behaviour.
 type environment struct {
-	t             testing.TB
-	now           time.Time
-	nodes         []*node.Node
-	ops           []*v1alpha1.NodeOp
-	jobs          []*batchv1.Job
-	pods          []*corev1.Pod
-	created       []string                  // every Job and Pod that was created
-	actions       []string                  // actions
-	events        []report.Event            // recorded
-	workloads     map[string][]rollout.Pod  // workloads by node
-	commands      map[string]string         // how the command ends by node: "" succeeds, "fail", "hang"
-	checks        map[string]string         // the message of the check by node; "!" fails, "hang" does not end
-	output        string                    // the termination message of a command that succeeds
-	skew          time.Duration             // of the operator's clock
-	durations     *timing.Durations         // of the present process; nil in tests in which the operator has one process
-	rebootModes   map[string]string         // how a node reboots: "" does, "never", "twice", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
-	hostRecords   map[string]pack.Reboot    // records on hosts, by node and id
-	namespaces    []string                  // that the operator watches
-	loses         func(rollout.Action) bool // actions that are lost
-	last          rollout.Plan
-	writesStatus  bool          // statuses are written
-	findings      node.Findings // of proofs
-	otherRollouts []rollout.Rollout
-	otherGroups   []rollout.Group // of the others
+	t      testing.TB
+	now    time.Time
+	nodes  []*node.Node
+	ops    []*v1alpha1.NodeOp
+	policy *skyhookv1.DeploymentPolicy // of all NodeOps; nil for none
+
+	targetsAtStart bool // of all NodeOps
+	jobs           []*batchv1.Job
+	pods           []*corev1.Pod
+	created        []string                  // every Job and Pod that was created
+	actions        []string                  // actions
+	events         []report.Event            // recorded
+	workloads      map[string][]rollout.Pod  // workloads by node
+	commands       map[string]string         // how the command ends by node: "" succeeds, "fail", "hang"
+	checks         map[string]string         // the message of the check by node; "!" fails, "hang" does not end
+	output         string                    // the termination message of a command that succeeds
+	skew           time.Duration             // of the operator's clock
+	durations      *timing.Durations         // of the present process; nil in tests in which the operator has one process
+	rebootModes    map[string]string         // how a node reboots: "" does, "never", "twice", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
+	hostRecords    map[string]pack.Reboot    // records on hosts, by node and id
+	namespaces     []string                  // that the operator watches
+	loses          func(rollout.Action) bool // actions that are lost
+	last           rollout.Plan
+	writesStatus   bool          // statuses are written
+	findings       node.Findings // of proofs
+	otherRollouts  []rollout.Rollout
+	otherGroups    []rollout.Group // of the others
 }
 
 func newEnvironment(t testing.TB, nodes ...string) *environment {
@@ -156,8 +160,10 @@ func (w *environment) addNodeOp(o *v1alpha1.NodeOp) *v1alpha1.NodeOp {
 }
 
 func (w *environment) input(o *v1alpha1.NodeOp) *compile.Input {
+	op := nodeop.NewOperation(o, w.policy)
+	op.TargetsAtStart = w.targetsAtStart
 	in := &compile.Input{
-		Operation: nodeop.NewOperation(o, nil), Jobs: w.jobs, Pods: w.pods, Now: w.now.Add(w.skew), Durations: w.durations, Namespaces: w.namespaces, Findings: w.findings,
+		Operation: op, Jobs: w.jobs, Pods: w.pods, Now: w.now.Add(w.skew), Durations: w.durations, Namespaces: w.namespaces, Findings: w.findings,
 	}
 	for _, n := range w.nodes {
 		in.Nodes = append(in.Nodes, n.With(node.Edit{}))

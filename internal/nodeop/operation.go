@@ -15,6 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/profile"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -33,18 +34,28 @@ const (
 // Operation is what the NodeOp object says: its identity, its spec, and the limits that follow from the spec. Every package reads it.
 type Operation struct {
 	NodeOp *v1alpha1.NodeOp
-	Marks  skyhookv1.NodeMarks // of the NodeOp and of its policy
+	Marks  skyhookv1.NodeMarks // of its policy
 	Proofs node.Proofs         // likewise
 
 	Owner     rollout.Ref // of its rollout and its holds
 	Mark      string      // names this NodeOp in annotations of nodes
 	RecordKey string      // the annotation of its record
 	IsOrphan  bool        // the NodeOp no longer exists
+
+	TargetsAtStart bool // only the nodes that are selected when it starts belong to it; otherwise also those of later
+	RemoveWithTTL  bool // the NodeOp goes after ttlSecondsAfterFinished, too; otherwise only its Jobs and pods
 }
 
 // NewOperation reads a NodeOp and its policy, which may be nil.
 func NewOperation(o *v1alpha1.NodeOp, p *skyhookv1.DeploymentPolicy) *Operation {
-	return &Operation{NodeOp: o, Marks: node.MarksOf(o.Spec.NodeMarks, p), Proofs: node.ProofsOf(o.Spec.Proof, p), Owner: Ref(o), Mark: v1alpha1.CordonedBy(o), RecordKey: node.OpRecordKey(string(o.UID))}
+	out := &Operation{NodeOp: o, Marks: node.MarksOf(nil, p), Proofs: node.ProofsOf(nil, p), Owner: Ref(o), Mark: v1alpha1.CordonedBy(o), RecordKey: node.OpRecordKey(string(o.UID))}
+	if o.Spec.Profile == skyhookv1.ProfileRecommended {
+		out.TargetsAtStart, out.RemoveWithTTL = true, true
+		if p == nil {
+			out.Marks = profile.Marks
+		}
+	}
+	return out
 }
 
 // NewOrphan is the operation of a NodeOp that no longer exists and left a hold behind, so that the hold is released.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 )
@@ -42,7 +43,10 @@ func TestLostRebootPod(t *testing.T) {
 // A node that has rebooted is running until it is proven, and says that its reboot is done.
 func TestProofAfterReboot(t *testing.T) {
 	w := newEnvironment(t, "n1")
-	o := w.applyYAML(`{metadata: {name: up}, spec: {command: [x], cordon: true, rebootOnSuccess: true, proof: {objects: [{apiVersion: v1, kind: ConfigMap, name: tests, cel: object.data.ok}]}}}`)
+	w.policy = &skyhookv1.DeploymentPolicy{Spec: skyhookv1.DeploymentPolicySpec{Proof: &skyhookv1.Proof{
+		Objects: []skyhookv1.ObjectCheck{{APIVersion: "v1", Kind: "ConfigMap", Name: "tests", CEL: "object.data.ok"}},
+	}}}
+	o := w.applyYAML(`{metadata: {name: up}, spec: {command: [x], cordon: true, rebootOnSuccess: true}}`)
 	w.findings = node.Findings{{"n1": "the tests have not passed"}}
 	for range 20 {
 		w.tick()
@@ -94,7 +98,7 @@ func TestRebootPodIsIndependent(t *testing.T) {
 // Our pods stay on a node with taints of every effect, and while it is not ready.
 func TestPodsTolerateTaints(t *testing.T) {
 	w := newEnvironment(t, "n1")
-	w.applyYAML(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, preflight: {command: [y]}, tolerations: [{key: gpu, operator: Equal, value: a, effect: NoExecute}]}}`)
+	w.applyYAML(`{metadata: {name: up}, spec: {command: [x], rebootOnSuccess: true, preflight: {command: [y]}}}`)
 	seen := map[string][]corev1.Toleration{}
 	for range 8 {
 		w.tick()
@@ -109,7 +113,6 @@ func TestPodsTolerateTaints(t *testing.T) {
 				return t.TolerationSeconds == nil && (t.Key == "" || t.Key == taint.Key && t.Value == taint.Value) && (t.Effect == "" || t.Effect == taint.Effect)
 			}), true)
 		}
-		requireEqual(t, name+" tolerates what was asked for", has[len(has)-1].Value, "a")
 	}
 }
 

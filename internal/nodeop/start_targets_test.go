@@ -12,12 +12,13 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-const startOp = `{metadata: {name: check}, spec: {command: [x], concurrency: 1, targets: AtStart, nodeSelector: {matchLabels: {pool: a}}}}`
+const startOp = `{metadata: {name: check}, spec: {command: [x], concurrency: 1, nodeSelector: {matchLabels: {pool: a}}}}`
 
-// With targets AtStart nodes that are created, replaced or labelled after the start are no part of the operation, also for another
+// An operation that keeps to the nodes of its start: nodes that are created, replaced or labelled after the start are no part of it, also for another
 // leader: only the status is kept. Without a node it has not started.
 func TestTargetsAtStart(t *testing.T) {
 	w := newEnvironment(t, "n1", "n2", "n3")
+	w.targetsAtStart = true
 	o := w.applyYAML(startOp)
 	w.tick()
 	if o.Status.StartTargets != nil {
@@ -43,7 +44,7 @@ func TestTargetsAtStart(t *testing.T) {
 
 	w = newEnvironment(t, "n1", "n2")
 	w.node("n1").Labels["pool"] = "a"
-	current := w.applyYAML(strings.Replace(startOp, "targets: AtStart, ", "", 1))
+	current := w.applyYAML(startOp)
 	w.tick()
 	w.node("n2").Labels["pool"] = "a"
 	w.runToEnd()
@@ -58,6 +59,7 @@ func TestTargetsAtStart(t *testing.T) {
 func TestStartTargetsGone(t *testing.T) {
 	w := newEnvironment(t, "n1", "n2")
 	w.node("n1").Labels["pool"] = "a"
+	w.targetsAtStart = true
 	o := w.applyYAML(startOp)
 	w.tick()
 	requireEqual(t, "count", o.Status.StartTargets.Count, 1)
@@ -74,6 +76,7 @@ func TestStartTargetsGone(t *testing.T) {
 func TestStartWaits(t *testing.T) {
 	w := newEnvironment(t, "n1", "n2")
 	w.node("n1").Labels["pool"] = "a"
+	w.targetsAtStart = true
 	o := w.applyYAML(strings.Replace(startOp, "concurrency: 1", "suspend: true", 1))
 	w.tick()
 	if o.Status.StartTargets != nil {
@@ -89,6 +92,7 @@ func TestStartWaits(t *testing.T) {
 func TestStartTargetsRecord(t *testing.T) {
 	w := newEnvironment(t, "n1")
 	w.node("n1").Labels["pool"] = "a"
+	w.targetsAtStart = true
 	o := w.applyYAML(startOp)
 	o.Status.StartTargets = &v1alpha1.StartTargets{Count: 2, Nodes: "AAAA"}
 	w.runToEnd()

@@ -38,8 +38,8 @@ func TestUpgradeNodeOp(t *testing.T) {
 	u := newUpgrade(t, `{image: "quay.io/kairos/opensuse:v3.4.2", imagePullSecrets: [{name: private}], nodeSelector: {matchLabels: {kairos.io/managed: "true"}},
   concurrency: 1, stopOnFailure: true}`)
 	compareGolden(t, "upgrade.nodeop.yaml", toYAML(t, upgrade.NewNodeOp(u)))
-	proven := newUpgrade(t, `{image: x, proof: {nodeConditions: [{type: example.com/Tested}], timeout: 10m}}`)
-	requireEqual(t, "proof", upgrade.NewNodeOp(proven).Spec.Proof.NodeConditions[0].Type, "example.com/Tested")
+	careful := newUpgrade(t, `{image: x, deploymentPolicy: careful}`)
+	requireEqual(t, "policy", upgrade.NewNodeOp(careful).Spec.DeploymentPolicy, "careful")
 	c := upgrade.NewNodeOp(newUpgrade(t, `{image: x, upgradeActive: false, upgradeRecovery: true}`))
 	requireEqual(t, "reboot", nodeop.IsTrue(c.Spec.RebootOnSuccess), false)
 	requireEqual(t, "cordon", nodeop.IsTrue(c.Spec.Cordon), false) // no workload is disturbed
@@ -222,15 +222,13 @@ func TestUpgradeJob(t *testing.T) {
 	}
 }
 
-// Options of the drain replace the defaults of an upgrade one by one. Without an upgrade of the active system nothing is drained.
-func TestUpgradeDrainOptions(t *testing.T) {
+// Without an upgrade of the active system nothing is drained.
+func TestUpgradeDrain(t *testing.T) {
 	describe := func(spec string) string {
 		return strings.TrimSpace(toYAML(t, upgrade.NewNodeOp(newUpgrade(t, spec)).Spec.DrainOptions))
 	}
-	requireEqual(t, "by default", describe(`{image: x}`), "deleteEmptyDirData: true\nenabled: true\nforce: false\nignoreDaemonSets: true")
-	requireEqual(t, "with options", describe(`{image: x, drainOptions: {force: true, deleteEmptyDirData: false, timeoutSeconds: 60, onTimeout: Force, wait: BeforeCordon, waitTimeout: 2h0m0s}}`),
-		"deleteEmptyDirData: false\nenabled: true\nforce: true\nignoreDaemonSets: true\nonTimeout: Force\ntimeoutSeconds: 60\nwait: BeforeCordon\nwaitTimeout: 2h0m0s")
-	requireEqual(t, "without a drain", describe(`{image: x, upgradeActive: false, upgradeRecovery: true, drainOptions: {force: true}}`), "null")
+	requireEqual(t, "drain", describe(`{image: x}`), "deleteEmptyDirData: true\nenabled: true\nforce: false\nignoreDaemonSets: true")
+	requireEqual(t, "without a drain", describe(`{image: x, upgradeActive: false, upgradeRecovery: true}`), "null")
 }
 
 // A change of nothing but the progress of a drain is no news.

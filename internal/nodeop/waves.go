@@ -18,7 +18,7 @@ import (
 func Revision(op *v1alpha1.NodeOp) string {
 	spec := op.Spec
 	spec.Suspend, spec.Concurrency, spec.CountUnavailable = nil, 0, nil
-	spec.TTLSecondsAfterFinished, spec.TTLIncludesNodeOp = nil, false
+	spec.TTLSecondsAfterFinished = nil
 	sum := sha256.Sum256([]byte(string(op.UID) + node.EncodeJSON(spec)))
 	return hex.EncodeToString(sum[:8])
 }

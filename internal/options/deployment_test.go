@@ -28,6 +28,9 @@ var changed = map[string]string{
 	"default-deployment-policy": "canary", "profile": "Recommended", "node-name": "n1",
 }
 
+// ofNoOption are fields whose meaning a NodeOp decides: no operator has one for all.
+var ofNoOption = map[string]bool{"TargetsAtStart": true, "RemoveWithTTL": true}
+
 // Every field of the configurations comes from an option of Decision, and a dump keeps all of them.
 func TestDecisionsDependOnTheTable(t *testing.T) {
 	var args []string
@@ -43,8 +46,9 @@ func TestDecisionsDependOnTheTable(t *testing.T) {
 	for _, pair := range [][2]any{{o.Skyhook("v1"), Defaults().Skyhook("v0")}, {o.NodeOps(), Defaults().NodeOps()}} {
 		got, initial := reflect.ValueOf(pair[0]), reflect.ValueOf(pair[1])
 		for i := range got.NumField() {
-			if reflect.DeepEqual(got.Field(i).Interface(), initial.Field(i).Interface()) {
-				t.Errorf("no option sets %s of %s", got.Type().Field(i).Name, got.Type())
+			name := got.Type().Field(i).Name
+			if reflect.DeepEqual(got.Field(i).Interface(), initial.Field(i).Interface()) && !ofNoOption[name] {
+				t.Errorf("no option sets %s of %s", name, got.Type())
 			}
 		}
 	}

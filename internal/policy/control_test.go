@@ -46,8 +46,8 @@ func TestControls(t *testing.T) {
 		"  windows: {open: [{schedule: \"0 22 * * *\", duration: 1h}]}": func(g *rollout.Group) {
 			g.Frozen, g.Until = closed, time.Date(2026, 5, 1, 22, 0, 0, 0, time.UTC)
 		},
-		"  health: {resources: [nvidia.com/gpu]}": func(*rollout.Group) {},
-		"  resetBatchStateOnCompletion: false":    func(g *rollout.Group) { g.Reset = false },
+		"  proof: {resources: [{name: nvidia.com/gpu}]}": func(*rollout.Group) {},
+		"  resetBatchStateOnCompletion: false":           func(g *rollout.Group) { g.Reset = false },
 	} {
 		want := plain
 		change(&want)

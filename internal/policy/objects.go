@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -26,10 +26,8 @@ func FindObjectProblems(field string, checks []v1alpha1.ObjectCheck, hasNode boo
 		if _, err := schema.ParseGroupVersion(c.APIVersion); err != nil {
 			add("apiVersion", "%q is not a group and version: write one such as ceph.rook.io/v1", c.APIVersion)
 		}
-		if c.Selector != nil {
-			if _, err := metav1.LabelSelectorAsSelector(c.Selector.Kubernetes()); err != nil {
-				add("selector", "cannot be used: %s", rollout.Truncate(err.Error(), maxErrorText))
-			}
+		if _, err := labels.Parse(c.Selector); err != nil {
+			add("selector", "cannot be used: %s", rollout.Truncate(err.Error(), maxErrorText))
 		}
 		if !hasNode && strings.Contains(c.Name, v1alpha1.NodeNameVariable) {
 			add("name", "has %s, and a health gate is not about one node: name one object, or use proof", v1alpha1.NodeNameVariable)

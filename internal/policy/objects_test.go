@@ -16,7 +16,7 @@ import (
 // TestFindObjectProblems: each part of a check on objects that the API server cannot judge is named with its field.
 func TestFindObjectProblems(t *testing.T) {
 	good := v1alpha1.ObjectCheck{APIVersion: "cilium.io/v2", Kind: "CiliumNode", Name: "$(NODE_NAME)", CEL: "object.metadata.name == node.metadata.name"}
-	bad := v1alpha1.ObjectCheck{APIVersion: "a/b/c", Kind: "Pod", CEL: "size(object)", Selector: &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}
+	bad := v1alpha1.ObjectCheck{APIVersion: "a/b/c", Kind: "Pod", CEL: "size(object)", Selector: "a like b"}
 	p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful"}}
 	p.Spec.Proof = &v1alpha1.Proof{Objects: []v1alpha1.ObjectCheck{good}}
 	if got := FindProblems(p, time.Time{}); got != nil {
@@ -28,7 +28,7 @@ func TestFindObjectProblems(t *testing.T) {
 		"health.objects[0].name of DeploymentPolicy careful has $(NODE_NAME), and a health gate is not about one node: name one object, or use proof",
 		"health.objects[0].cel of DeploymentPolicy careful cannot be used: column 25: undeclared reference to 'node' (in container '')",
 		`proof.objects[0].apiVersion of DeploymentPolicy careful "a/b/c" is not a group and version: write one such as ceph.rook.io/v1`,
-		`proof.objects[0].selector of DeploymentPolicy careful cannot be used: "Like" is not a valid label selector operator`,
+		`proof.objects[0].selector of DeploymentPolicy careful cannot be used: unable to parse requirement: found 'like', expected: in, notin, =, ==, !=, gt, lt`,
 		"proof.objects[0].cel of DeploymentPolicy careful cannot be used: it gives int, and must give true or false",
 	}
 	if got := FindProblems(p, time.Time{}); !slices.Equal(got, want) {

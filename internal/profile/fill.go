@@ -19,7 +19,7 @@ func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy) v1alph
 		fill(&b.CountUnavailable, true)
 	}
 	if p == nil || p.Spec.NodeMarks == nil {
-		fill(&spec.NodeMarks, marks)
+		fill(&spec.NodeMarks, Marks)
 	}
 	drain := v1alpha1.DrainConfig{}
 	if spec.DrainConfig != nil {
@@ -31,17 +31,11 @@ func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy) v1alph
 }
 
 // FillNodeOp is FillSkyhook for a NodeOp. What it does to nodes stays: only how carefully is filled in.
-func FillNodeOp(spec opv1.NodeOpSpec, p *v1alpha1.DeploymentPolicy) opv1.NodeOpSpec {
+func FillNodeOp(spec opv1.NodeOpSpec) opv1.NodeOpSpec {
 	spec.Profile = v1alpha1.ProfileRecommended
-	if spec.Targets == "" {
-		spec.Targets = opv1.TargetsAtStart
-	}
 	fill(&spec.ShareReboots, true) // without a cordon and a reboot it says nothing
 	if spec.Concurrency > 0 {
 		fill(&spec.CountUnavailable, true)
-	}
-	if p == nil || p.Spec.NodeMarks == nil {
-		fill(&spec.NodeMarks, marks)
 	}
 	if spec.DrainOptions != nil {
 		drain := *spec.DrainOptions
@@ -59,15 +53,15 @@ func FillPolicy(spec v1alpha1.DeploymentPolicySpec) v1alpha1.DeploymentPolicySpe
 	for i := range spec.Compartments {
 		fill(&spec.Compartments[i].Budget.CountUnavailable, true)
 	}
-	fill(&spec.NodeMarks, marks)
+	fill(&spec.NodeMarks, Marks)
 	return spec
 }
 
 // Budget is that of an object without a policy and a budget.
 var Budget = v1alpha1.Budget{Percent: new(10), CountUnavailable: new(true)}
 
-// marks are those of held nodes: load balancers send nothing there, and autoscalers do not remove the node.
-var marks = v1alpha1.NodeMarks{ExcludeFromLoadBalancers: true, DisableScaleDown: true, DoNotDisrupt: true}
+// Marks are those of held nodes: load balancers send nothing there, and autoscalers do not remove the node.
+var Marks = v1alpha1.NodeMarks{Marks: []v1alpha1.NodeMark{v1alpha1.MarkExcludeFromLoadBalancers, v1alpha1.MarkDisableScaleDown, v1alpha1.MarkDoNotDisrupt}}
 
 // fillDrain has protected pods waited for while their node is schedulable, and pods of the lowest priority evicted first.
 func fillDrain(d *v1alpha1.DrainPodOptions) {

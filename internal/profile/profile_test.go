@@ -63,25 +63,25 @@ func TestExplicitWins(t *testing.T) {
 	case !reflect.DeepEqual(empty, before):
 		t.Errorf("the spec that was given became %+v", empty)
 	case !*got.ShareReboots, !*got.InterruptionBudget.CountUnavailable, got.Rollback == nil, got.Drift.Mode != v1alpha1.DriftReport,
-		got.DrainConfig.Wait != v1alpha1.WaitBeforeCordon, got.DrainConfig.Order != v1alpha1.DrainByPriority, *got.NodeMarks != marks:
+		got.DrainConfig.Wait != v1alpha1.WaitBeforeCordon, got.DrainConfig.Order != v1alpha1.DrainByPriority, !reflect.DeepEqual(*got.NodeMarks, Marks):
 		t.Errorf("an empty Skyhook became %+v", got)
 	}
 	if b := FillSkyhook(v1alpha1.SkyhookSpec{}, nil).InterruptionBudget; b.CountUnavailable != nil {
 		t.Error("a budget that does not exist counts nodes")
 	}
 	none := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{NodeMarks: &v1alpha1.NodeMarks{}}}
-	if FillSkyhook(v1alpha1.SkyhookSpec{}, none).NodeMarks != nil || FillNodeOp(opv1.NodeOpSpec{}, none).NodeMarks != nil {
+	if FillSkyhook(v1alpha1.SkyhookSpec{}, none).NodeMarks != nil {
 		t.Error("a policy that wants no marks is overruled")
 	}
 }
 
 // TestFillNodeOp shows that an operation does what it says, more carefully.
 func TestFillNodeOp(t *testing.T) {
-	got := FillNodeOp(opv1.NodeOpSpec{Concurrency: 2, DrainOptions: &opv1.DrainOptions{}}, nil)
-	if !*got.CountUnavailable || got.Targets != opv1.TargetsAtStart || got.DrainOptions.Wait != v1alpha1.WaitBeforeCordon || got.DrainOptions.Enabled != nil {
+	got := FillNodeOp(opv1.NodeOpSpec{Concurrency: 2, DrainOptions: &opv1.DrainOptions{}})
+	if !*got.CountUnavailable || got.DrainOptions.Wait != v1alpha1.WaitBeforeCordon || got.DrainOptions.Enabled != nil {
 		t.Errorf("it became %+v", got)
 	}
-	if bare := FillNodeOp(opv1.NodeOpSpec{}, nil); bare.DrainOptions != nil || bare.Cordon != nil || bare.CountUnavailable != nil {
+	if bare := FillNodeOp(opv1.NodeOpSpec{}); bare.DrainOptions != nil || bare.Cordon != nil || bare.CountUnavailable != nil {
 		t.Errorf("a NodeOp that neither cordons nor drains became %+v", bare)
 	}
 }

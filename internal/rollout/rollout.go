@@ -262,7 +262,6 @@ type Target struct {
 	Objects  Objects
 	Reboot   *SharedReboot // that it awaits or awaited in this admission; nil for none
 
-	Unproven      *Why // finished, but a health gate of its group does not pass on its node: it does not count yet
 	Blocked       *Why // cannot be worked on: ignored, taint not tolerated, state unreadable
 	Rebooted      bool // the node booted for other reasons than an interrupt, so that finished tasks are pending again
 	Leaving       bool // no longer selected: the running task ends, holds are released, the state stays

@@ -95,7 +95,7 @@ func checkSelectors(in *plan.Input, refuse refusal) {
 	if _, err := Protected(s); err != nil {
 		refuse("podNonInterruptLabels", "podNonInterruptLabels cannot be used: %s", node.Truncate(errors.Unwrap(err).Error(), 200))
 	}
-	if _, _, err := DrainSelectors(s); err != nil {
+	if _, err := LeavingPods(s); err != nil {
 		refuse("drainConfig", "%s: correct the selector", node.Truncate(err.Error(), 200))
 	}
 	if p := s.Spec.Proof; p != nil {
@@ -190,15 +190,10 @@ func Protected(s *v1alpha1.Skyhook) (labels.Selector, error) {
 	return policy.ParsePodSelector("podNonInterruptLabels", &s.Spec.PodNonInterruptLabels)
 }
 
-// DrainSelectors returns which pods have to leave a node, and which of them stay; nil for a selector that is absent or empty.
-func DrainSelectors(s *v1alpha1.Skyhook) (leave, stay labels.Selector, err error) {
-	d := s.Spec.DrainConfig
-	if d == nil {
-		return nil, nil, nil
+// LeavingPods selects the pods that have to leave a node; nil for all.
+func LeavingPods(s *v1alpha1.Skyhook) (labels.Selector, error) {
+	if s.Spec.DrainConfig == nil {
+		return nil, nil
 	}
-	if leave, err = policy.ParsePodSelector("drainConfig.podSelector", d.PodSelector); err != nil {
-		return nil, nil, err
-	}
-	stay, err = policy.ParsePodSelector("drainConfig.skipSelector", d.SkipSelector)
-	return leave, stay, err
+	return policy.ParsePodSelector("drainConfig.podSelector", s.Spec.DrainConfig.PodSelector)
 }

@@ -39,7 +39,6 @@ type nodeCompiler struct {
 	selected bool
 	pods     podstate.OnNode
 	refused  map[string]node.Refusal // by task
-	unready  string                  // what a gate of the policy misses and the Node object does not show
 	findings node.Findings
 	result   nodeResult
 }
@@ -48,7 +47,7 @@ type nodeCompiler struct {
 func compileNode(f *plan.Facts, in *plan.Input, alike map[shape]*targetTasks, n *node.Node, pods []*corev1.Pod, isSelected bool) nodeResult {
 	c := nodeCompiler{
 		facts: f, render: render.Renderer{Facts: f}, alike: alike, selected: isSelected, pods: podstate.ReadAll(pods, f.Deleting),
-		refused: in.Refused[n.Name], unready: in.Unready[n.Name], findings: in.Findings,
+		refused: in.Refused[n.Name], findings: in.Findings,
 	}
 	c.compileTarget(n)
 	return c.result
@@ -93,7 +92,6 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 			out.Visit.Took = max(0, rec.FinishedAt.Sub(*rec.At))
 		}
 	}
-	out.Unproven = c.unprovenReason(n, &rec)
 	out.Proof = plan.Proofs(c.facts.Skyhook, c.facts.Policy).Compile(n, node.ProofState{Since: rec.Proving, Boot: rec.Boot, Offered: rec.Offered, Missing: c.findings})
 	out.Visit.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if rec.At != nil {

@@ -14,12 +14,12 @@ import (
 // announces reports whether other programs are told which nodes are still to come, or how far held ones are.
 func announces(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) bool {
 	m := plan.Marks(s, p)
-	return m.Conditions || m.PreferNoSchedule
+	return m.Has(v1alpha1.MarkConditions) || m.Has(v1alpha1.MarkPreferNoSchedule)
 }
 
 // usualVisit is the median of how long the nodes were admitted that are complete in this generation; 0 if there are none.
 func (c *Compiled) usualVisit() time.Duration {
-	if !c.Marks().Description {
+	if !c.Marks().Has(v1alpha1.MarkDescription) {
 		return 0
 	}
 	var visits []time.Duration

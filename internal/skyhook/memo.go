@@ -50,7 +50,7 @@ func (m memo) find(in *plan.Input, n *node.Node, pods []*corev1.Pod) *compiledNo
 
 // hasVolatile reports whether something is known of a node that is neither on it nor on its pods.
 func hasVolatile(in *plan.Input, n *node.Node) bool {
-	if len(in.Refused[n.Name]) > 0 || in.Unready[n.Name] != "" {
+	if len(in.Refused[n.Name]) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(in.Findings, func(found map[string]string) bool { _, isFound := found[n.Name]; return isFound })

@@ -33,14 +33,14 @@ func (v *Cluster) listMarks(r *rollout.Rollout) []NodeMark {
 		return canStart(t) && t.NeedsDrain()
 	})
 	options := v.marksOf(r)
-	if !holds || options == (v1alpha1.NodeMarks{}) {
+	if !holds || len(options.Marks) == 0 {
 		return nil
 	}
 	var out []NodeMark
-	if options.PreferNoSchedule {
+	if options.Has(v1alpha1.MarkPreferNoSchedule) {
 		out = append(out, NodeMark{"taint", node.MaintenancePlanned.ToString(), whilePlanned})
 	}
-	if options.Conditions {
+	if options.Has(v1alpha1.MarkConditions) {
 		out = append(out, NodeMark{"condition", string(corev1.NodeMaintenancePlanned), whilePlanned + ", and until it is drained"})
 		for _, c := range []corev1.NodeConditionType{corev1.NodeDrainInProgress, corev1.NodeDrained, corev1.NodeMaintenanceInProgress} {
 			out = append(out, NodeMark{"condition", string(c), whileHeld})

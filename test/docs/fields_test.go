@@ -30,7 +30,7 @@ var explainedElsewhere = map[string]string{
 }
 
 // kubernetesField matches fields with types of Kubernetes, which its own documentation explains.
-var kubernetesField = regexp.MustCompile(`(^|\.)(env|nodeSelectors?|selector|podSelector|skipSelector|podNonInterruptLabels|tolerations|additionalTolerations|spec\.resources)$`)
+var kubernetesField = regexp.MustCompile(`(^|\.)(env|nodeSelectors?|selector|podSelector|podNonInterruptLabels|tolerations|additionalTolerations|spec\.resources)$`)
 
 // property is a part of a schema.
 type property struct {

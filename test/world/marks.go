@@ -34,13 +34,13 @@ type foreignMarks struct {
 
 // newNodeMarks are marks as a user asks for them.
 func newNodeMarks(random *rand.Rand) content {
-	out := content{}
-	for _, name := range []string{"conditions", "excludeFromLoadBalancers", "disableScaleDown", "doNotDisrupt", "description", "preferNoSchedule"} {
+	marks := []any{}
+	for _, mark := range []any{"Conditions", "ExcludeFromLoadBalancers", "DisableScaleDown", "DoNotDisrupt", "Description", "PreferNoSchedule"} {
 		if random.IntN(2) == 0 {
-			out[name] = true
+			marks = append(marks, mark)
 		}
 	}
-	return out
+	return content{"marks": marks}
 }
 
 // mark sets or removes a label, annotation or condition that the operator uses as well.

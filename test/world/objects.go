@@ -144,9 +144,6 @@ func newNodeOp(name string, random *rand.Rand, hasPolicy bool) content {
 	if random.IntN(2) == 0 {
 		spec["drainOptions"] = content{"enabled": true, "loadBalancerDelaySeconds": int64(random.IntN(2) * 60)}
 	}
-	if random.IntN(2) == 0 {
-		spec["nodeMarks"] = newNodeMarks(random)
-	}
 	if hasPolicy && random.IntN(2) == 0 {
 		spec["deploymentPolicy"] = "policy"
 	}

@@ -122,11 +122,9 @@ var toggles = []struct {
 	{"drift.mode", []any{"Report", "Repair"}},
 	{"proof.onTimeout", []any{"Hold", "Release", "Rollback"}},
 	{"proof.timeout", []any{"0s", "1m", "5m"}},
-	{"nodeMarks.conditions", []any{true, false}},
-	{"nodeMarks.doNotDisrupt", []any{true, false}},
-	{"nodeMarks.description", []any{true, false}},
-	{"nodeMarks.preferNoSchedule", []any{true, false}},
-	{"nodeMarks.excludeFromLoadBalancers", []any{true, false}},
+	{"nodeMarks.marks", []any{
+		[]any{}, []any{"Conditions"}, []any{"DoNotDisrupt", "ExcludeFromLoadBalancers"}, []any{"Conditions", "Description", "PreferNoSchedule"},
+	}},
 }
 
 func (r *Run) toggle(random *rand.Rand) {

@@ -6,6 +6,8 @@ package v1alpha1
 import skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 
 // DrainOptions configure how a node is drained. Mirror pods and finished pods are never evicted.
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerDelaySeconds) || !has(self.timeoutSeconds) || self.timeoutSeconds <= 0 || self.loadBalancerDelaySeconds < self.timeoutSeconds",fieldPath=".loadBalancerDelaySeconds",message="loadBalancerDelaySeconds is not shorter than timeoutSeconds, which it is a part of: shorten it, or raise timeoutSeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.onTimeout) || has(self.timeoutSeconds) && self.timeoutSeconds > 0 || self.onTimeout == 'Wait'",fieldPath=".timeoutSeconds",message="timeoutSeconds is missing: onTimeout Skip and Force need it"
 type DrainOptions struct {
 	// enabled drains the node. Default false.
 	// +optional
@@ -29,30 +31,6 @@ type DrainOptions struct {
 	// +kubebuilder:default=false
 	DeleteEmptyDirData *bool `json:"deleteEmptyDirData,omitempty"`
 
-	DrainSettings `json:",inline"`
-}
-
-// UpgradeDrainOptions configure how a node is drained before an upgrade. Mirror pods and finished pods are never evicted.
-type UpgradeDrainOptions struct {
-	// force evicts pods without a controller too. Absent means false: they stay, and a warning event names them.
-	// +optional
-	Force *bool `json:"force,omitempty"`
-
-	// ignoreDaemonSets leaves DaemonSet pods on the node. Absent means true.
-	// +optional
-	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
-
-	// deleteEmptyDirData evicts pods with an emptyDir volume, whose content is lost. Absent means true.
-	// +optional
-	DeleteEmptyDirData *bool `json:"deleteEmptyDirData,omitempty"`
-
-	DrainSettings `json:",inline"`
-}
-
-// DrainSettings are the options of a drain that NodeOps and NodeOpUpgrades share.
-// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerDelaySeconds) || !has(self.timeoutSeconds) || self.timeoutSeconds <= 0 || self.loadBalancerDelaySeconds < self.timeoutSeconds",fieldPath=".loadBalancerDelaySeconds",message="loadBalancerDelaySeconds is not shorter than timeoutSeconds, which it is a part of: shorten it, or raise timeoutSeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.onTimeout) || has(self.timeoutSeconds) && self.timeoutSeconds > 0 || self.onTimeout == 'Wait'",fieldPath=".timeoutSeconds",message="timeoutSeconds is missing: onTimeout Skip and Force need it"
-type DrainSettings struct {
 	// timeoutSeconds is how long the drain may take before onTimeout applies. Absent, 0 or negative means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=-2147483648
@@ -65,7 +43,7 @@ type DrainSettings struct {
 	OnTimeout skyhookv1.DrainTimeout `json:"onTimeout,omitempty"`
 
 	// loadBalancerDelaySeconds is how long a node is cordoned before its first pod is evicted, 0 to 3600, so that load balancers
-	// stop sending requests to it. They do so with nodeMarks.excludeFromLoadBalancers. It is a part of timeoutSeconds. Absent
+	// stop sending requests to it. They do so with the mark ExcludeFromLoadBalancers. It is a part of timeoutSeconds. Absent
 	// means 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

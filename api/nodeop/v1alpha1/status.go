@@ -63,7 +63,7 @@ type NodeOpStatus struct {
 	// +optional
 	Profile *skyhookv1.ProfileStatus `json:"profile,omitempty"`
 
-	// startTargets are the nodes that belong to an operation with targets AtStart. It is written before the first of them starts.
+	// startTargets are the nodes of an operation that keeps to those of its start. It is written before the first of them starts.
 	// +optional
 	StartTargets *StartTargets `json:"startTargets,omitempty"`
 }

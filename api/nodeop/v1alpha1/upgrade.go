@@ -6,8 +6,6 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
 // NodeOpUpgrade upgrades the operating system of nodes that run Kairos. The operator creates a NodeOp of the same name
@@ -27,7 +25,7 @@ import (
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.spec.image`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodeOpName) || oldSelf.status.nodeOpName.size() == 0 || self.spec == oldSelf.spec",fieldPath=".spec",message="spec cannot change once the upgrade has its NodeOp: create another NodeOpUpgrade; concurrency, proof and suspend can change on the NodeOp of the same name"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.nodeOpName) || oldSelf.status.nodeOpName.size() == 0 || self.spec == oldSelf.spec",fieldPath=".spec",message="spec cannot change once the upgrade has its NodeOp: create another NodeOpUpgrade; concurrency and suspend can change on the NodeOp of the same name"
 type NodeOpUpgrade struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -52,7 +50,6 @@ type NodeOpUpgradeList struct {
 
 // NodeOpUpgradeSpec describes the upgrade.
 // +kubebuilder:validation:XValidation:rule="!has(self.upgradeActive) || self.upgradeActive || has(self.upgradeRecovery) && self.upgradeRecovery",fieldPath=".upgradeActive",message="upgradeActive and upgradeRecovery are both false, so there is nothing to upgrade: set one of them to true"
-// +kubebuilder:validation:XValidation:rule="!has(self.countUnavailable) || !self.countUnavailable || has(self.concurrency) && self.concurrency > 0",fieldPath=".countUnavailable",message="countUnavailable has no effect without concurrency: set concurrency"
 type NodeOpUpgradeSpec struct {
 	// nodeSelector selects the nodes by label. Absent or empty selects every node.
 	// +optional
@@ -79,11 +76,6 @@ type NodeOpUpgradeSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	Concurrency int32 `json:"concurrency,omitempty"`
 
-	// countUnavailable counts nodes against concurrency that are not ready, that somebody else cordoned, or that the upgrade left
-	// cordoned after a failure. Default false. It needs concurrency.
-	// +optional
-	CountUnavailable *bool `json:"countUnavailable,omitempty"`
-
 	// stopOnFailure starts no further node once the upgrade or the reboot of a node has failed. Absent means false.
 	// +optional
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
@@ -109,6 +101,12 @@ type NodeOpUpgradeSpec struct {
 	// +optional
 	UncordonOnFailure *bool `json:"uncordonOnFailure,omitempty"`
 
+	// deploymentPolicy names a DeploymentPolicy whose budget, windows, proof and nodeMarks apply to the upgrade, at most 253
+	// characters. Default empty: concurrency alone decides.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DeploymentPolicy string `json:"deploymentPolicy,omitempty"`
+
 	// excludePaths are paths of the image that are not copied, in addition to /etc/hostname and /etc/hosts, at most 64.
 	// They require kairos-agent 3.6.0 or later in the image.
 	// +optional
@@ -116,13 +114,4 @@ type NodeOpUpgradeSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=1024
 	ExcludePaths []string `json:"excludePaths,omitempty"`
-
-	// drainOptions configure the drain before an upgrade of the active system; without one nodes are not drained. Absent means the
-	// default of each option.
-	// +optional
-	DrainOptions *UpgradeDrainOptions `json:"drainOptions,omitempty"`
-
-	// proof is what must be true of a node before it is given back, after its reboot. Absent means nothing.
-	// +optional
-	Proof *skyhookv1.Proof `json:"proof,omitempty"`
 }

@@ -35,14 +35,9 @@ type DrainPodOptions struct {
 	HonorDoNotDisrupt *bool `json:"honorDoNotDisrupt,omitempty"`
 
 	// podSelector selects the pods that have to leave the node. All others stay and do not delay the drain, except protected
-	// ones. Absent or empty means all pods.
+	// ones. An expression with NotIn or DoesNotExist lets some pods stay. Absent or empty means all pods.
 	// +optional
 	PodSelector *LabelSelector `json:"podSelector,omitempty"`
-
-	// skipSelector selects pods that stay on the node and do not delay the drain, except protected ones. Absent or empty means
-	// none.
-	// +optional
-	SkipSelector *LabelSelector `json:"skipSelector,omitempty"`
 
 	// order says which pods leave first. Together evicts all pods at the same time. ByPriority evicts those of the lowest
 	// priority first, and those of the next one when they are gone. Absent means Together.

@@ -105,32 +105,8 @@ type Blackout struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$')",message="not a date: write year, month and day, such as 2026-12-24"
 type Date string
 
-// HealthGates are conditions that finished nodes, or the whole cluster, must meet before further nodes are started.
+// HealthGates are conditions of the whole cluster that must hold before further nodes are started.
 type HealthGates struct {
-	// nodeConditions are what a finished node must have before it counts as succeeded, at most 20.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=20
-	NodeConditions []NodeConditionGate `json:"nodeConditions,omitempty"`
-
-	// daemonSets are those whose pod on a finished node must be ready before the node counts as succeeded, at most 20.
-	// Nodes that a DaemonSet does not select are exempt.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=20
-	DaemonSets []DaemonSetGate `json:"daemonSets,omitempty"`
-
-	// resources are those of which a finished node must offer as much as when it was admitted before it counts as
-	// succeeded, such as nvidia.com/gpu, at most 20.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=20
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:Pattern=`^[^/ ]+/[^/ ]+$`
-	Resources []string `json:"resources,omitempty"`
-
 	// prometheus lists queries that must pass before any node is started, at most 10.
 	// +optional
 	// +listType=map
@@ -167,36 +143,6 @@ const (
 	GateWait GateFailure = "Wait"
 	GateStop GateFailure = "Stop"
 )
-
-// NodeConditionGate is a condition that a finished node must have.
-type NodeConditionGate struct {
-	// type is the type of the condition, such as KernelDeadlock.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=316
-	Type string `json:"type"`
-
-	// status is the required status: True (the default) or False. A node without the condition does not pass.
-	// +optional
-	// +kubebuilder:default=True
-	// +kubebuilder:validation:Enum="True";"False"
-	Status metav1.ConditionStatus `json:"status,omitempty"`
-}
-
-// DaemonSetGate names a DaemonSet.
-type DaemonSetGate struct {
-	// namespace is the namespace of the DaemonSet.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace"`
-
-	// name is the name of the DaemonSet.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-}
 
 // PrometheusGate is a query of which every result must be within a threshold.
 // +kubebuilder:validation:XValidation:rule="has(self.atMost) != has(self.atLeast)",message="prometheus gate needs exactly one of atMost and atLeast: keep one of them"

@@ -3,54 +3,49 @@
 
 package v1alpha1
 
+import "slices"
+
 // NodeMarks show other programs that a node is held for maintenance. They are put on the node in the same patch as the cordon,
 // and removed with the last one. What is there before, or is changed meanwhile, belongs to somebody else and stays as it is.
 type NodeMarks struct {
-	// conditions sets the lifecycle conditions of Kubernetes on the node: MaintenancePlanned, DrainInProgress, Drained and
-	// MaintenanceInProgress. Default false.
+	// marks are what is put on the node. Conditions are the lifecycle conditions of Kubernetes: MaintenancePlanned,
+	// DrainInProgress, Drained and MaintenanceInProgress. ExcludeFromLoadBalancers is the label
+	// node.kubernetes.io/exclude-from-external-load-balancers, so that load balancers send nothing to the node. DisableScaleDown is
+	// the annotation cluster-autoscaler.kubernetes.io/scale-down-disabled and DoNotDisrupt karpenter.sh/do-not-disrupt, so that
+	// neither autoscaler removes the node. Description is the annotation skyhook.nvidia.com/maintenance, which says who holds the
+	// node, why, since when, and when that is expected to end. PreferNoSchedule puts the taint
+	// skyhook.nvidia.com/maintenance-planned:PreferNoSchedule on nodes whose turn is still to come, so that evicted pods go to other
+	// nodes if there are any; it costs one more patch of each node.
 	// +optional
-	Conditions bool `json:"conditions,omitempty"`
-
-	// excludeFromLoadBalancers sets the label node.kubernetes.io/exclude-from-external-load-balancers, so that load balancers
-	// send nothing to the node. Default false.
-	// +optional
-	ExcludeFromLoadBalancers bool `json:"excludeFromLoadBalancers,omitempty"`
-
-	// disableScaleDown sets the annotation cluster-autoscaler.kubernetes.io/scale-down-disabled, so that the cluster autoscaler
-	// does not remove the node. Default false.
-	// +optional
-	DisableScaleDown bool `json:"disableScaleDown,omitempty"`
-
-	// doNotDisrupt sets the annotation karpenter.sh/do-not-disrupt, so that Karpenter does not remove the node. Default false.
-	// +optional
-	DoNotDisrupt bool `json:"doNotDisrupt,omitempty"`
-
-	// description sets the annotation skyhook.nvidia.com/maintenance, which says who holds the node, why, since when, and when
-	// that is expected to end. Default false.
-	// +optional
-	Description bool `json:"description,omitempty"`
-
-	// preferNoSchedule puts the taint skyhook.nvidia.com/maintenance-planned:PreferNoSchedule on nodes whose turn is still to
-	// come, so that evicted pods go to other nodes if there are any. It costs one more patch of each node. Default false.
-	// +optional
-	PreferNoSchedule bool `json:"preferNoSchedule,omitempty"`
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=6
+	Marks []NodeMark `json:"marks,omitempty"`
 }
+
+// NodeMark is one thing that is shown on a held node.
+// +kubebuilder:validation:Enum=Conditions;ExcludeFromLoadBalancers;DisableScaleDown;DoNotDisrupt;Description;PreferNoSchedule
+type NodeMark string
+
+// The marks.
+const (
+	MarkConditions               NodeMark = "Conditions"
+	MarkExcludeFromLoadBalancers NodeMark = "ExcludeFromLoadBalancers"
+	MarkDisableScaleDown         NodeMark = "DisableScaleDown"
+	MarkDoNotDisrupt             NodeMark = "DoNotDisrupt"
+	MarkDescription              NodeMark = "Description"
+	MarkPreferNoSchedule         NodeMark = "PreferNoSchedule"
+)
+
+// Has reports whether a mark is asked for.
+func (m NodeMarks) Has(mark NodeMark) bool { return slices.Contains(m.Marks, mark) }
 
 // Union is what either of two sets of marks asks for. Both may be nil.
 func (m *NodeMarks) Union(other *NodeMarks) NodeMarks {
-	var a, b NodeMarks
-	if m != nil {
-		a = *m
+	var out NodeMarks
+	for _, one := range []*NodeMarks{m, other} {
+		if one != nil {
+			out.Marks = append(out.Marks, one.Marks...)
+		}
 	}
-	if other != nil {
-		b = *other
-	}
-	return NodeMarks{
-		Conditions:               a.Conditions || b.Conditions,
-		ExcludeFromLoadBalancers: a.ExcludeFromLoadBalancers || b.ExcludeFromLoadBalancers,
-		DisableScaleDown:         a.DisableScaleDown || b.DisableScaleDown,
-		DoNotDisrupt:             a.DoNotDisrupt || b.DoNotDisrupt,
-		Description:              a.Description || b.Description,
-		PreferNoSchedule:         a.PreferNoSchedule || b.PreferNoSchedule,
-	}
+	return out
 }

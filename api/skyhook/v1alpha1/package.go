@@ -199,7 +199,7 @@ type Uninstall struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || [?self.valueFrom.resourceFieldRef.?divisor].all(q, type(q) == int || isQuantity(q))",message="env has a divisor that is not a quantity: use one such as 1m or 1Mi"
 // +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || [?self.valueFrom.resourceFieldRef.?divisor].all(q, type(q) == int ? int(q) in [0, 1] : !isQuantity(q) || q in ['0', '1'] || (self.valueFrom.resourceFieldRef.resource in ['limits.cpu', 'requests.cpu'] ? q == '1m' : q in ['1k', '1M', '1G', '1T', '1P', '1E', '1Ki', '1Mi', '1Gi', '1Ti', '1Pi', '1Ei']))",fieldPath=".valueFrom.resourceFieldRef",message="env has a divisor that the resource does not have: use 1 or 1m for CPU, and 1, 1k, 1Ki, 1M, 1Mi, 1G, 1Gi and so on for everything else"
 // +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.resourceFieldRef) || self.valueFrom.resourceFieldRef.resource in ['limits.cpu', 'limits.memory', 'limits.ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.ephemeral-storage'] || self.valueFrom.resourceFieldRef.resource.startsWith('limits.hugepages-') || self.valueFrom.resourceFieldRef.resource.startsWith('requests.hugepages-')",fieldPath=".valueFrom.resourceFieldRef",message="env takes a resource that containers do not have: use limits or requests of cpu, memory or ephemeral-storage, such as limits.cpu"
-// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || [has(self.valueFrom.fieldRef), has(self.valueFrom.resourceFieldRef), has(self.valueFrom.configMapKeyRef), has(self.valueFrom.secretKeyRef)].filter(x, x).size() == 1 && !has(self.valueFrom.fileKeyRef)",fieldPath=".valueFrom",message="env has a valueFrom that names no source, or more than one: set one of fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || [has(self.valueFrom.fieldRef), has(self.valueFrom.resourceFieldRef), has(self.valueFrom.configMapKeyRef), has(self.valueFrom.secretKeyRef)].filter(x, x).size() == 1",fieldPath=".valueFrom",message="env has a valueFrom that names no source, or more than one: set one of fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef"
 // +kubebuilder:validation:XValidation:rule=`!has(self.valueFrom) || !has(self.valueFrom.fieldRef) || self.valueFrom.fieldRef.fieldPath in ['metadata.name', 'metadata.namespace', 'metadata.uid', 'spec.nodeName', 'spec.serviceAccountName', 'status.hostIP', 'status.hostIPs', 'status.podIP', 'status.podIPs'] || (self.valueFrom.fieldRef.fieldPath.startsWith("metadata.labels['") || self.valueFrom.fieldRef.fieldPath.startsWith("metadata.annotations['")) && self.valueFrom.fieldRef.fieldPath.endsWith("']")`,fieldPath=".valueFrom.fieldRef",message="env takes a field that pods do not offer: use one such as spec.nodeName, status.hostIP or metadata.labels['key']"
 // +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || !has(self.valueFrom.fieldRef) || !has(self.valueFrom.fieldRef.apiVersion) || self.valueFrom.fieldRef.apiVersion.size() == 0 || self.valueFrom.fieldRef.apiVersion == 'v1'",fieldPath=".valueFrom.fieldRef",message="env has a fieldRef with another apiVersion than v1: remove apiVersion"
 // +kubebuilder:validation:XValidation:rule="!has(self.valueFrom) || (!has(self.valueFrom.configMapKeyRef) || has(self.valueFrom.configMapKeyRef.name) && self.valueFrom.configMapKeyRef.name.size() > 0 && self.valueFrom.configMapKeyRef.key.size() > 0) && (!has(self.valueFrom.secretKeyRef) || has(self.valueFrom.secretKeyRef.name) && self.valueFrom.secretKeyRef.name.size() > 0 && self.valueFrom.secretKeyRef.key.size() > 0)",fieldPath=".valueFrom",message="env has a configMapKeyRef or secretKeyRef without name or key: set both"
@@ -220,5 +220,35 @@ type EnvVar struct {
 	// valueFrom takes the value from a ConfigMap, a Secret or a field of the pod, in the operator's namespace. It
 	// excludes value.
 	// +optional
-	ValueFrom *corev1.EnvVarSource `json:"valueFrom,omitempty"`
+	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
+}
+
+// EnvVarSource is where the value of a variable comes from: exactly one of the four.
+type EnvVarSource struct {
+	// fieldRef is a field of the pod.
+	// +optional
+	FieldRef *corev1.ObjectFieldSelector `json:"fieldRef,omitempty"`
+
+	// resourceFieldRef is a request or limit of the container.
+	// +optional
+	ResourceFieldRef *corev1.ResourceFieldSelector `json:"resourceFieldRef,omitempty"`
+
+	// configMapKeyRef is a key of a ConfigMap.
+	// +optional
+	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
+
+	// secretKeyRef is a key of a Secret.
+	// +optional
+	SecretKeyRef *corev1.SecretKeySelector `json:"secretKeyRef,omitempty"`
+}
+
+// Kubernetes returns the source as pods have it; nil for none.
+func (s *EnvVarSource) Kubernetes() *corev1.EnvVarSource {
+	if s == nil {
+		return nil
+	}
+	c := s.DeepCopy()
+	return &corev1.EnvVarSource{
+		FieldRef: c.FieldRef, ResourceFieldRef: c.ResourceFieldRef, ConfigMapKeyRef: c.ConfigMapKeyRef, SecretKeyRef: c.SecretKeyRef,
+	}
 }

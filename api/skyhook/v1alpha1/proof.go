@@ -13,7 +13,7 @@ type Proof struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=20
-	NodeConditions []NodeConditionGate `json:"nodeConditions,omitempty"`
+	NodeConditions []NodeConditionProof `json:"nodeConditions,omitempty"`
 
 	// daemonSets are those whose pod on the node must be ready, at most 20. A node that a DaemonSet does not select needs no
 	// pod of it.
@@ -63,24 +63,34 @@ const (
 	ProofRollback ProofTimeout = "Rollback"
 )
 
-// DaemonSetProof names a DaemonSet, or selects several.
-// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="daemonSets entry needs exactly one of name and selector: keep one of them"
+// NodeConditionProof is a condition that a node must have.
+type NodeConditionProof struct {
+	// type is the type of the condition, such as KernelDeadlock.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Type string `json:"type"`
+
+	// status is the required status: True (the default) or False. A node without the condition does not pass.
+	// +optional
+	// +kubebuilder:default=True
+	// +kubebuilder:validation:Enum="True";"False"
+	Status metav1.ConditionStatus `json:"status,omitempty"`
+}
+
+// DaemonSetProof names a DaemonSet.
 type DaemonSetProof struct {
-	// namespace is the namespace of the DaemonSets.
+	// namespace is the namespace of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
-	// name is the name of one DaemonSet.
-	// +optional
+	// name is the name of the DaemonSet.
+	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
-
-	// selector selects DaemonSets by their labels; one must exist.
-	// +optional
-	Selector *LabelSelector `json:"selector,omitempty"`
+	Name string `json:"name"`
 }
 
 // ResourceProof is an amount of a resource that a node must offer.
@@ -125,9 +135,12 @@ type ObjectCheck struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// selector selects objects by their labels. One must exist, and the expression must be true of each.
+	// selector selects objects by their labels, as kubectl -l does, such as app=web,tier!=test. One must exist, and the expression must
+	// be true of each.
 	// +optional
-	Selector *LabelSelector `json:"selector,omitempty"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Selector string `json:"selector,omitempty"`
 
 	// cel is an expression that must be true. Its variables are object and, in a proof, node.
 	// +required

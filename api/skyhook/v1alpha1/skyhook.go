@@ -258,7 +258,7 @@ type DrainConfig struct {
 	OnTimeout DrainTimeout `json:"onTimeout,omitempty"`
 
 	// loadBalancerDelay is how long a node is held before its first pod is evicted, up to 1h, such as 30s, so that load balancers stop
-	// sending requests to it. They do so with nodeMarks.excludeFromLoadBalancers. It is a part of timeout. Absent means 0s.
+	// sending requests to it. They do so with the mark ExcludeFromLoadBalancers. It is a part of timeout. Absent means 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

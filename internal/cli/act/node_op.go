@@ -209,7 +209,6 @@ func (o *nodeOpOptions) newNodeOp(namespace string, selector nodeopv1.LabelSelec
 		Spec: nodeopv1.NodeOpSpec{
 			NodeSelector: selector, Command: o.command, Image: o.image, Concurrency: o.concurrency, StopOnFailure: &o.stopOnFailure,
 			RebootOnSuccess: &o.reboot, TTLSecondsAfterFinished: new(int32(3600)), BackoffLimit: new(int32(0)),
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
 	}
 	if len(o.command) == 0 {

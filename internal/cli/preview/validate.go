@@ -143,7 +143,7 @@ func (v *objectValidator) validate() []validatedObject {
 		}
 		result := validatedObject{File: o.File, Object: o.Name(), Errors: append([]string{}, o.Problems...), Warnings: []string{}}
 		for _, field := range o.UnknownFields {
-			result.Errors = append(result.Errors, field+" is unknown, and the API server would drop it")
+			result.Errors = append(result.Errors, o.DescribeUnknown(field))
 		}
 		if file, isDuplicate := v.files[o.Name()]; isDuplicate {
 			result.Errors = append(result.Errors, "it is in "+file+" already")

@@ -34,7 +34,6 @@ type Rules struct {
 	DaemonSetsBlock    bool            // DaemonSet pods block the node for good
 	HonorDoNotDisrupt  bool            // Karpenter's annotation protects pods like ours
 	Only               labels.Selector // pods that have to leave: all others stay; nil for all
-	Skip               labels.Selector // pods that stay; nil for none
 }
 
 // SkyhookRules are the rules of a Skyhook. An error means that one of its selectors is invalid.
@@ -43,11 +42,11 @@ func SkyhookRules(s *v1alpha1.Skyhook) (Rules, error) {
 	if err != nil {
 		return Rules{}, err
 	}
-	only, skip, err := skyhook.DrainSelectors(s)
+	only, err := skyhook.LeavingPods(s)
 	if err != nil {
 		return Rules{}, err
 	}
-	rules := Rules{Protected: protected, Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true, Only: only, Skip: skip}
+	rules := Rules{Protected: protected, Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true, Only: only}
 	if d := s.Spec.DrainConfig; d != nil {
 		rules.Force = ptr.Deref(d.Force, true)
 		rules.DeleteEmptyDirData = ptr.Deref(d.DeleteEmptyDirData, true)
@@ -68,7 +67,7 @@ func NodeOpRules(d *opv1.DrainOptions) (rules Rules, drains bool, err error) {
 		DaemonSetsBlock: !ptr.Deref(d.IgnoreDaemonSets, true), HonorDoNotDisrupt: ptr.Deref(d.HonorDoNotDisrupt, false),
 	}
 	selectors, err := nodeop.ParseDrainSelectors(d)
-	rules.Protected, rules.Only, rules.Skip = selectors.Protected, selectors.Only, selectors.Skip
+	rules.Protected, rules.Only = selectors.Protected, selectors.Only
 	return rules, true, err
 }
 
@@ -150,7 +149,7 @@ func (r Rules) ignores(p *corev1.Pod) bool {
 	switch {
 	case isMirrorPod(p):
 		return true
-	case r.Only != nil && !r.Only.Matches(labels.Set(p.Labels)), r.Skip != nil && r.Skip.Matches(labels.Set(p.Labels)):
+	case r.Only != nil && !r.Only.Matches(labels.Set(p.Labels)):
 		return true
 	case r.IgnoreSystem && p.Namespace == metav1.NamespaceSystem:
 		return true

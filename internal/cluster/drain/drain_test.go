@@ -41,10 +41,9 @@ func TestBlockingPods(t *testing.T) {
 	}
 	now := time.Unix(1000, 0)
 	skyhook := Rules{Protected: labels.SelectorFromSet(labels.Set{"protect": "yes"}), Force: true, DeleteEmptyDirData: true, IgnoreSystem: true, IgnoreTolerating: true}
-	karpenter, only, skip := skyhook, skyhook, skyhook
+	karpenter, only := skyhook, skyhook
 	karpenter.HonorDoNotDisrupt = true
 	only.Only = labels.SelectorFromSet(labels.Set{"gpu": "yes"})
-	skip.Skip = labels.SelectorFromSet(labels.Set{"app": "longhorn"})
 	blocksDaemonSets := skyhook
 	blocksDaemonSets.DaemonSetsBlock = true
 	ofDaemonSet := func(p *corev1.Pod) {
@@ -104,8 +103,6 @@ func TestBlockingPods(t *testing.T) {
 		{"others stay", pod("a", label("gpu", "no")), only, nil},
 		{"protected ones among them are waited for", pod("a", protect), only,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Wait: true, Protection: rollout.ProtectedByLabels, Stays: true}}},
-		{"pods of skipSelector stay", pod("a", label("app", "longhorn")), skip, nil},
-		{"all others leave", pod("a", label("app", "web")), skip, []rollout.Pod{{Namespace: "default", Name: "a", UID: "a"}}},
 		{"priorities are read", pod("a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(2000000000)) }), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Priority: 2000000000}}},
 		{"our own pods never", pod("ours", func(*corev1.Pod) {}), skyhook, nil},

@@ -95,7 +95,7 @@ func (m *manyObjects) List(_ context.Context, into client.ObjectList, options ..
 func newObjectCheck(name, cel string) v1alpha1.ObjectCheck {
 	check := v1alpha1.ObjectCheck{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, CEL: cel}
 	if name == "" {
-		check.Selector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "gate"}}
+		check.Selector = "app=gate"
 	}
 	return check
 }
@@ -158,9 +158,9 @@ func TestGatesOfPassAreBounded(t *testing.T) {
 	c.SetAwaited(awaited, in.Policies)
 	for pass := 1; ; pass++ {
 		before, closed := server.gets, 0
-		results, retryAt, err := c.Check(context.Background(), in)
-		if err != nil || server.gets-before > maxReads || server.gets == before {
-			t.Fatalf("pass %d reads %d objects: %v", pass, server.gets-before, err)
+		results, retryAt := c.Check(context.Background(), in)
+		if server.gets-before > maxReads || server.gets == before {
+			t.Fatalf("pass %d reads %d objects", pass, server.gets-before)
 		}
 		for _, r := range results {
 			if r.Closed != nil {

@@ -31,9 +31,8 @@ const AnswerLifetime = 15 * time.Second
 
 // Result is what the health gates of a policy found.
 type Result struct {
-	Closed  *rollout.Why      // set when no node may be admitted
-	Failed  *rollout.Why      // set when a gate is false that stops the rollout
-	Unready map[string]string // by node: what is missing there, as a sentence without a full stop
+	Closed *rollout.Why // set when no node may be admitted
+	Failed *rollout.Why // set when a gate is false that stops the rollout
 }
 
 // Pods says which DaemonSets need a ready pod on which nodes.
@@ -64,24 +63,20 @@ func (a answer) isCurrent(p *v1alpha1.DeploymentPolicy, in Input) bool {
 
 // Input is what a check needs.
 type Input struct {
-	Live     client.Reader                // the API server itself
 	Objects  client.Reader                // objects of any kind on the API server
 	Policies []*v1alpha1.DeploymentPolicy // those that are in use
-	Unproven map[string][]*corev1.Node    // by policy: finished nodes of an open batch, which need the DaemonSets' pods
-	Pods     map[string][]*corev1.Pod     // by node, of the unproven nodes
 	Resumed  map[string]string            // by policy: what its users say about being resumed
 	Now      time.Time
 
 	Endpoints Endpoints
 }
 
-// Check evaluates the gates that the nodes do not answer themselves. It returns the results by policy, and when to check
+// Check evaluates the gates. It returns the results by policy, and when to check
 // again; zero for never. Prometheus servers are only queried, and objects only read, while somebody needs the answer: see SetAwaited.
-func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Result, retryAt time.Time, err error) {
+func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Result, retryAt time.Time) {
 	results = map[string]Result{}
 	answers := map[types.UID]answer{}
 	reader := newObjectReader(in.Objects)
-	var errs []error
 	byAge := func(a, b *v1alpha1.DeploymentPolicy) int { return c.answers[a.UID].at.Compare(c.answers[b.UID].at) }
 	for _, p := range slices.SortedStableFunc(slices.Values(in.Policies), byAge) {
 		if p.Spec.Health == nil {
@@ -96,12 +91,10 @@ func (c *Checker) Check(ctx context.Context, in Input) (results map[string]Resul
 				retryAt = expires
 			}
 		}
-		result.Unready, err = checkDaemonSets(ctx, in, p)
-		errs = append(errs, err)
 		results[p.Name] = result
 	}
 	c.answers = answers
-	return results, retryAt, errors.Join(errs...)
+	return results, retryAt
 }
 
 // SetAwaited sets the policies whose answers are needed: nodes wait to be admitted, or are in flight while a gate may stop the
@@ -169,25 +162,6 @@ func (f finding) classify(p *v1alpha1.DeploymentPolicy, onFailure v1alpha1.GateF
 	return findings{closed: why}
 }
 
-// checkDaemonSets says of each unproven node which DaemonSet of the gates has no ready pod there.
-func checkDaemonSets(ctx context.Context, in Input, p *v1alpha1.DeploymentPolicy) (map[string]string, error) {
-	need := Pods{Nodes: in.Unproven[p.Name]}
-	for _, gate := range p.Spec.Health.DaemonSets {
-		need.DaemonSets = append(need.DaemonSets, v1alpha1.DaemonSetProof{Namespace: gate.Namespace, Name: gate.Name})
-	}
-	missing, err := need.FindMissing(ctx, in.Live, in.Pods)
-	for _, node := range need.Nodes {
-		text, isListed := missing[node.Name]
-		switch {
-		case !isListed && len(need.DaemonSets) > 0:
-			missing[node.Name] = "the pods on the node are not listed yet"
-		case text == "":
-			delete(missing, node.Name)
-		}
-	}
-	return missing, err
-}
-
 // FindMissing says of each node which DaemonSet has no ready pod there, as a sentence without a full stop; empty for a node that has
 // all. Pods are those on the nodes; a node whose pods are not listed is left out.
 func (p Pods) FindMissing(ctx context.Context, live client.Reader, pods map[string][]*corev1.Pod) (map[string]string, error) {
@@ -202,57 +176,32 @@ func (p Pods) FindMissing(ctx context.Context, live client.Reader, pods map[stri
 	}
 	var errs []error
 	for _, wanted := range p.DaemonSets {
-		sets, problem, err := readDaemonSets(ctx, live, wanted)
+		set, problem, err := readDaemonSet(ctx, live, wanted)
 		errs = append(errs, err)
 		for _, node := range p.Nodes {
 			text, isListed := missing[node.Name]
 			if !isListed || text != "" {
 				continue
 			}
-			if missing[node.Name] = problem; problem == "" {
-				missing[node.Name] = findUnready(sets, node, pods[node.Name])
+			if missing[node.Name] = problem; problem == "" && selectsNode(set, node) && !hasReadyPod(set, pods[node.Name]) {
+				missing[node.Name] = fmt.Sprintf("DaemonSet %s/%s has no ready pod on the node", set.Namespace, set.Name)
 			}
 		}
 	}
 	return missing, errors.Join(errs...)
 }
 
-// readDaemonSets reads one DaemonSet, or all that are selected. A problem is what to say of a node if that fails or none exists.
-func readDaemonSets(ctx context.Context, live client.Reader, wanted v1alpha1.DaemonSetProof) (sets []appsv1.DaemonSet, problem string, err error) {
-	if wanted.Selector == nil {
-		title := fmt.Sprintf("DaemonSet %s/%s", wanted.Namespace, wanted.Name)
-		set := appsv1.DaemonSet{}
-		switch err := live.Get(ctx, client.ObjectKey{Namespace: wanted.Namespace, Name: wanted.Name}, &set); {
-		case apierrors.IsNotFound(err):
-			return nil, title + " does not exist", nil
-		case err != nil:
-			return nil, title + " cannot be read now", fmt.Errorf("reading %s: %w", title, err)
-		}
-		return []appsv1.DaemonSet{set}, "", nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(wanted.Selector.Kubernetes())
-	if err != nil {
-		return nil, "the selector of DaemonSets in " + wanted.Namespace + " cannot be used", nil
-	}
-	title := fmt.Sprintf("DaemonSets %s in %s", selector, wanted.Namespace)
-	var list appsv1.DaemonSetList
-	if err := live.List(ctx, &list, client.InNamespace(wanted.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+// readDaemonSet reads a DaemonSet. A problem is what to say of a node if that fails.
+func readDaemonSet(ctx context.Context, live client.Reader, wanted v1alpha1.DaemonSetProof) (set *appsv1.DaemonSet, problem string, err error) {
+	title := fmt.Sprintf("DaemonSet %s/%s", wanted.Namespace, wanted.Name)
+	set = &appsv1.DaemonSet{}
+	switch err := live.Get(ctx, client.ObjectKey{Namespace: wanted.Namespace, Name: wanted.Name}, set); {
+	case apierrors.IsNotFound(err):
+		return nil, title + " does not exist", nil
+	case err != nil:
 		return nil, title + " cannot be read now", fmt.Errorf("reading %s: %w", title, err)
 	}
-	if len(list.Items) == 0 {
-		return nil, "there are no " + title, nil
-	}
-	return list.Items, "", nil
-}
-
-// findUnready says which of some DaemonSets needs a pod on a node and has no ready one; empty for none.
-func findUnready(sets []appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) string {
-	for i := range sets {
-		if selectsNode(&sets[i], node) && !hasReadyPod(&sets[i], pods) {
-			return fmt.Sprintf("DaemonSet %s/%s has no ready pod on the node", sets[i].Namespace, sets[i].Name)
-		}
-	}
-	return ""
+	return set, "", nil
 }
 
 // selectsNode reports whether a DaemonSet selects this node by its labels.

@@ -15,7 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -170,8 +169,8 @@ func (r *objectReader) check(ctx context.Context, check v1alpha1.ObjectCheck, no
 		return finding{text: fmt.Sprintf("cel %q cannot be used: %s", rollout.Truncate(check.CEL, maxQuoted), rollout.Truncate(err.Error(), maxQuoted))}
 	}
 	key := objectKey{check.APIVersion, check.Kind, check.Namespace, strings.ReplaceAll(check.Name, v1alpha1.NodeNameVariable, node), ""}
-	if check.Selector != nil {
-		selector, err := metav1.LabelSelectorAsSelector(check.Selector.Kubernetes())
+	if check.Selector != "" {
+		selector, err := labels.Parse(check.Selector)
 		if err != nil {
 			return finding{text: fmt.Sprintf("the selector of %s cannot be used: %s", check.Kind, rollout.Truncate(err.Error(), maxQuoted))}
 		}

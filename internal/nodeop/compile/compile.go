@@ -19,7 +19,6 @@ import (
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
-	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 )
@@ -33,10 +32,13 @@ type Input struct {
 	Budget        *Budget        // of the policy; nil when none is named or it does not exist
 	Findings      node.Findings  // of the nodes on which the proof is waited for
 	PolicyMissing bool           // a policy is named and does not exist
-	Refused       node.Refusals  // tasks whose objects the API server refused at their last attempt
-	Namespaces    []string       // whose NodeOps are executed; empty for all
-	Now           time.Time      // as in the Snapshot
-	Durations     *timing.Durations
+
+	PolicyProblems []string // of a policy that cannot be used
+
+	Refused    node.Refusals // tasks whose objects the API server refused at their last attempt
+	Namespaces []string      // whose NodeOps are executed; empty for all
+	Now        time.Time     // as in the Snapshot
+	Durations  *timing.Durations
 }
 
 // Budget is what a DeploymentPolicy allows.
@@ -70,7 +72,7 @@ func Compile(in *Input) *nodeop.Compiled {
 	c.addNodes()
 	c.addMissingNodes()
 	c.addGroups()
-	if c.op.Marks.Description {
+	if c.op.Marks.Has(skyhookv1.MarkDescription) {
 		c.out.UsualVisit = findUsualVisit(c.out.Nodes)
 	}
 	c.out.Rollout.Usual = rollout.FindUsual(c.out.Rollout.Targets)
@@ -98,7 +100,7 @@ func newCompiler(in *Input) *compiler {
 		KeepHeld:      !nodeop.IsTrue(op.Spec().UncordonOnFailure) && !op.IsDeleting(),
 		Drain:         nodeop.TranslateDrain(op.Spec().DrainOptions),
 		SharesReboots: op.SharesReboot(),
-		Announce:      op.Marks.Conditions || op.Marks.PreferNoSchedule,
+		Announce:      op.Marks.Has(skyhookv1.MarkConditions) || op.Marks.Has(skyhookv1.MarkPreferNoSchedule),
 	}
 	return &compiler{in: in, op: op, out: out}
 }
@@ -120,10 +122,8 @@ func (c *compiler) checkSpec() {
 		c.addProblem(rollout.ReasonPolicyMissing, "DeploymentPolicy "+o.Spec.DeploymentPolicy+
 			" does not exist: create it, or create a NodeOp that names another")
 	}
-	if p := o.Spec.Proof; p != nil {
-		for _, text := range policy.FindObjectProblems("proof.objects", p.Objects, true) {
-			c.addProblem(rollout.ReasonInvalidSpec, text)
-		}
+	for _, text := range c.in.PolicyProblems {
+		c.addProblem(rollout.ReasonInvalidSpec, text)
 	}
 	if _, err := nodeop.ParseDrainSelectors(o.Spec.DrainOptions); err != nil {
 		c.addProblem(rollout.ReasonInvalidSpec, node.Truncate(err.Error(), 200)+": correct the selector")

@@ -32,10 +32,10 @@ func hashNode(n *node.Node) (out startHash) {
 	return out
 }
 
-// compileStart finds out which nodes belong to an operation with targets AtStart. While that is not recorded nothing starts. It is
+// compileStart finds out which nodes belong to an operation that has the nodes of its start. While that is not recorded nothing starts. It is
 // recorded by the status when the operation could start: it is valid, not suspended, and selects a node.
 func (c *compiler) compileStart() {
-	if c.op.Spec().Targets != v1alpha1.TargetsAtStart || !c.op.SelectsNodes() {
+	if !c.op.TargetsAtStart || !c.op.SelectsNodes() {
 		return
 	}
 	if recorded := c.op.NodeOp.Status.StartTargets; recorded != nil {
@@ -62,7 +62,7 @@ func (c *compiler) compileStart() {
 		return
 	}
 	if len(selected) > maxStartTargets {
-		c.breakStart(fmt.Sprintf("nodeSelector selects %d nodes, and targets AtStart records at most %d: select fewer, or use targets Current", len(selected), maxStartTargets))
+		c.breakStart(fmt.Sprintf("nodeSelector selects %d nodes, and an operation that keeps to the nodes of its start records at most %d: select fewer", len(selected), maxStartTargets))
 		return
 	}
 	c.out.Start = newStartTargets(selected)

@@ -107,10 +107,8 @@ func (r *renderer) hostMountPath() string {
 	return cmp.Or(r.op.Spec().HostMountPath, nodeop.DefaultHostMount)
 }
 
-// tolerations let our pods run on every selected node, and stay there while it is not ready.
-func (r *renderer) tolerations() []corev1.Toleration {
-	return append([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, r.op.Spec().Tolerations...)
-}
+// toleratesAll lets our pods run on every selected node, and stay there while it is not ready.
+var toleratesAll = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 
 // env is the environment of the command and of the check. The spec cannot override the variables we set.
 func (r *renderer) env() []corev1.EnvVar {
@@ -118,7 +116,7 @@ func (r *renderer) env() []corev1.EnvVar {
 	for _, e := range r.op.Spec().Env {
 		isReserved := e.Name == envHostDir || e.Name == envNodeName
 		if !isReserved {
-			out = append(out, corev1.EnvVar{Name: e.Name, Value: e.Value, ValueFrom: e.ValueFrom.DeepCopy()})
+			out = append(out, corev1.EnvVar{Name: e.Name, Value: e.Value, ValueFrom: e.ValueFrom.Kubernetes()})
 		}
 	}
 	return append(out, corev1.EnvVar{Name: envHostDir, Value: r.hostMountPath()}, fieldEnv(envNodeName, "spec.nodeName"))
@@ -166,7 +164,7 @@ func (r *renderer) commandContainer() corev1.Container {
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 	if resources := r.op.Spec().Resources; resources != nil {
-		out.Resources = *resources.DeepCopy()
+		out.Resources = corev1.ResourceRequirements{Limits: resources.Limits.DeepCopy(), Requests: resources.Requests.DeepCopy()}
 	}
 	return out
 }
@@ -240,7 +238,7 @@ func (r *renderer) pod(name string, container corev1.Container) *corev1.Pod {
 
 func (r *renderer) podSpec(restart corev1.RestartPolicy, container corev1.Container) corev1.PodSpec {
 	return corev1.PodSpec{
-		NodeName: r.node.Name, RestartPolicy: restart, Tolerations: r.tolerations(), Containers: []corev1.Container{container},
+		NodeName: r.node.Name, RestartPolicy: restart, Tolerations: toleratesAll, Containers: []corev1.Container{container},
 		Volumes: []corev1.Volume{hostVolume(volumeHost, "/", nil)},
 	}
 }

@@ -45,7 +45,7 @@ func Status(c *nodeop.Compiled, report rollout.Report, groups []rollout.GroupRep
 	out.NodeStatuses = limitEntries(entries)
 	out.CompartmentStatuses = compartmentStatuses(r.op, groups)
 	out.EstimatedCompletion = policy.EstimateCompletion(c.Windows, report.Completion, before.EstimatedCompletion, c.Now)
-	if r.op.Spec().Targets == v1alpha1.TargetsAtStart {
+	if r.op.TargetsAtStart {
 		out.StartTargets = cmp.Or(before.StartTargets.DeepCopy(), c.Start)
 	}
 	out.Conditions = r.conditions(&out)

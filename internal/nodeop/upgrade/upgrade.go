@@ -5,7 +5,6 @@
 package upgrade
 
 import (
-	"cmp"
 	_ "embed"
 	"slices"
 	"strings"
@@ -49,30 +48,19 @@ func NewNodeOp(u *v1alpha1.NodeOpUpgrade) *v1alpha1.NodeOp {
 		Spec: v1alpha1.NodeOpSpec{
 			NodeSelector: *u.Spec.NodeSelector.DeepCopy(), Image: u.Spec.Image, ImagePullSecrets: slices.Clone(u.Spec.ImagePullSecrets),
 			Command:     []string{"/bin/sh", "-c", renderUpgradeScript(u, active, compare)},
-			Concurrency: u.Spec.Concurrency, CountUnavailable: u.Spec.CountUnavailable, StopOnFailure: new(nodeop.IsTrue(u.Spec.StopOnFailure)), UncordonOnFailure: new(nodeop.IsTrue(u.Spec.UncordonOnFailure)),
+			Concurrency: u.Spec.Concurrency, StopOnFailure: new(nodeop.IsTrue(u.Spec.StopOnFailure)), UncordonOnFailure: new(nodeop.IsTrue(u.Spec.UncordonOnFailure)),
 			HostMountPath: nodeop.DefaultHostMount, Cordon: new(active), RebootOnSuccess: new(active), BackoffLimit: new(int32(upgradeRetries)),
-			Proof: u.Spec.Proof.DeepCopy(),
+			DeploymentPolicy: u.Spec.DeploymentPolicy,
 		},
 	}
 	if active {
-		out.Spec.DrainOptions = upgradeDrain(u.Spec.DrainOptions)
+		out.Spec.DrainOptions = &v1alpha1.DrainOptions{Enabled: new(true), DeleteEmptyDirData: new(true), IgnoreDaemonSets: new(true), Force: new(false)}
 	}
 	if compare {
 		out.Spec.Preflight = &v1alpha1.Preflight{
 			Command: []string{"/bin/sh", "-c", preflightScript}, ActiveDeadlineSeconds: new(int32(nodeop.DefaultPreflightTimeout / time.Second)),
 		}
 	}
-	return out
-}
-
-// upgradeDrain returns the drain options of the NodeOp of an upgrade.
-func upgradeDrain(d *v1alpha1.UpgradeDrainOptions) *v1alpha1.DrainOptions {
-	out := &v1alpha1.DrainOptions{Enabled: new(true), DeleteEmptyDirData: new(true), IgnoreDaemonSets: new(true), Force: new(false)}
-	if d == nil {
-		return out
-	}
-	out.DrainSettings = *d.DrainSettings.DeepCopy()
-	out.Force, out.DeleteEmptyDirData, out.IgnoreDaemonSets = cmp.Or(d.Force, out.Force), cmp.Or(d.DeleteEmptyDirData, out.DeleteEmptyDirData), cmp.Or(d.IgnoreDaemonSets, out.IgnoreDaemonSets)
 	return out
 }
 

@@ -126,7 +126,7 @@ func (d driftChecker) continueCheck(t *targetState) {
 func (d driftChecker) mayCheck(t *targetState) bool {
 	r := t.rollout
 	isStarted := !r.Paused && !r.Deleting && r.Broken == nil
-	isDone := t.isComplete() && !t.isUnproven() && !t.target.Drift.Going && t.target.Blocked == nil && !t.target.Leaving
+	isDone := t.isComplete() && !t.isSoaking() && !t.target.Drift.Going && t.target.Blocked == nil && !t.target.Leaving
 	return isStarted && isDone && t.isUntouched() && t.node.Ready && !t.node.Sending
 }
 

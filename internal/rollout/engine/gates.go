@@ -67,10 +67,7 @@ func finishedVerdict(t *targetState) rollout.Verdict {
 
 // finishedReason returns why a target without work counts as finished, or does not count yet.
 func (t *targetState) finishedReason() rollout.Why {
-	switch {
-	case t.target.Unproven != nil:
-		return rollout.WithDefaultReason(t.target.Unproven, rollout.ReasonHealthGate)
-	case t.soak.isOpen:
+	if t.soak.isOpen {
 		return rollout.Why{
 			Reason: rollout.ReasonSoak,
 			Text:   "all work is done; it counts when the node has been ready for " + t.group.Soak.String(),

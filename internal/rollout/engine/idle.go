@@ -99,7 +99,7 @@ func (t *targetState) isIdle() bool {
 	isValid := t.exists && t.invalid == nil
 	isInFlight := t.target.Visit.Admitted || t.target.Leaving
 	isChecked := t.rollout.DriftLimit > 0 && t.target.Drift != nil
-	isUnsettled := isChecked || t.target.Pull != nil || t.waitsFirst() || t.soak.isOpen || t.target.Visit.Skipped || t.target.Rollback.Cause != nil || t.target.Unproven != nil
+	isUnsettled := isChecked || t.target.Pull != nil || t.waitsFirst() || t.soak.isOpen || t.target.Visit.Skipped || t.target.Rollback.Cause != nil
 	if isInFlight || isUnsettled || !isValid {
 		return false
 	}

@@ -92,7 +92,7 @@ func newInvalidSnapshot(r *rand.Rand) rollout.Snapshot {
 			Drain: rollout.Drain{Timeout: time.Duration(r.Intn(3)) * time.Second, OnTimeout: rollout.DrainTimeout([]string{"", "Wait", "Skip", "Force"}[r.Intn(4)])}}
 		for range r.Intn(4) {
 			g := rollout.Target{Node: name(), UID: name(), Group: rollout.ParseGroupRef(name()), Place: name(), Visit: rollout.Visit{Admitted: yes(), Admission: r.Intn(3), Batch: int64(r.Intn(3)), AdmittedAt: at(), FinishedAt: at(), Skipped: yes()},
-				Drain: rollout.DrainProgress{HeldAt: at(), PodsSeen: yes()}, Unproven: why(), Blocked: why(), Leaving: yes(), Gone: yes()}
+				Drain: rollout.DrainProgress{HeldAt: at(), PodsSeen: yes()}, Blocked: why(), Leaving: yes(), Gone: yes()}
 			if yes() {
 				g.Proof = &rollout.Proof{Missing: why(), Since: at(), Observed: at(), Timeout: time.Duration(r.Intn(3)-1) * time.Second, Release: yes()}
 			}

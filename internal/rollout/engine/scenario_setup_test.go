@@ -320,8 +320,6 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Drift = s.parseDrift(t.Drift, value)
 		case "pull":
 			t.Pull = s.parsePull(t.Pull, value)
-		case "unproven":
-			t.Unproven = parseReason(value)
 		case "can-roll-back":
 			t.Rollback.IfFailed = value != "no"
 		case "can-roll-back-unproven":

@@ -172,26 +172,21 @@ func (t inspector) inspectSoak(plan *draftPlan) {
 
 // isBusy reports whether a target counts against the limit of its group. One that failed for good counts while its
 // node is held or not ready, and while something, perhaps a hold, is written to its node. One that is not admitted counts
-// while its node is not given back, and a finished one while it is unproven.
+// while its node is not given back, and a finished one while it soaks.
 func (t *targetState) isBusy() bool {
 	switch {
 	case !t.exists:
 		return false
 	case !t.target.Visit.Admitted:
-		return t.occupiesNode || t.isUnproven()
+		return t.occupiesNode || t.isSoaking()
 	case !t.hasFailed, t.rollsBack():
 		return true
 	}
 	return t.isHeld || t.node.Sending || !t.node.Ready
 }
 
-// isUnproven reports whether everything is done but does not count yet.
-func (t *targetState) isUnproven() bool {
-	if t.hasWork {
-		return false
-	}
-	return t.soak.isOpen || t.target.Unproven != nil && t.group.isOfOpenBatch(t)
-}
+// isSoaking reports whether everything is done but does not count yet.
+func (t *targetState) isSoaking() bool { return !t.hasWork && t.soak.isOpen }
 
 // isOver reports whether nothing is left to do on the node, and it was given back.
 func (t *targetState) isOver() bool {
@@ -206,7 +201,7 @@ func (t *targetState) isBack() bool { return t.isOver() && t.target.Rollback.Cau
 
 // hasPassed reports whether its group counts the target: it is complete, or was taken back with others, and has soaked.
 func (t *targetState) hasPassed() bool {
-	return (t.isComplete() || t.isBack() && t.target.Rollback.WithOthers) && !t.isUnproven()
+	return (t.isComplete() || t.isBack() && t.target.Rollback.WithOthers) && !t.isSoaking()
 }
 
 // isLost reports whether the target failed for good, and still has work, is not proven or rolled back.

@@ -38,7 +38,6 @@ type Input struct {
 	Closed        *rollout.Why               // a gate of the policy, for all nodes, that does not pass
 	Failed        *rollout.Why               // one that is false and stops the rollout
 	Findings      node.Findings              // of the nodes on which the proof is waited for
-	Unready       map[string]string          // by node: what a gate of the policy misses there and the Node object does not show
 	Nodes         []*node.Node               // all nodes of the cluster, in a total order; Compile selects from them
 	Pods          []*corev1.Pod              // of this Skyhook: see Owns
 	Definitions   map[string]*Definition     // frozen definitions by hash: see ParseDefinition

@@ -294,14 +294,9 @@ func RemoveConditions(f *plan.Facts, n *node.Node) node.Edit {
 	return e
 }
 
-// offeredResources is how much of the resources that gates and proofs ask for the node offers now; nil when they ask for none.
+// offeredResources is how much of the resources that proofs ask for the node offers now; nil when they ask for none.
 func (r Recorder) offeredResources(n *node.Node) map[string]int64 {
-	var names []string
-	if r.Facts.Policy != nil && r.Facts.Policy.Spec.Health != nil {
-		names = append(names, r.Facts.Policy.Spec.Health.Resources...)
-	}
-	names = append(names, plan.Proofs(r.Facts.Skyhook, r.Facts.Policy).Resources()...)
-	return n.Offers(names)
+	return n.Offers(plan.Proofs(r.Facts.Skyhook, r.Facts.Policy).Resources())
 }
 
 // recordProving records that all work is done and the proof is waited for.

@@ -198,7 +198,7 @@ func (r Renderer) packageEnv(st *plan.Step, rec *node.SkyhookRecord, deadline []
 	var out []corev1.EnvVar
 	var secret []string
 	for _, e := range st.Definition.Package.Env {
-		out = append(out, corev1.EnvVar{Name: e.Name, Value: e.Value, ValueFrom: e.ValueFrom.DeepCopy()})
+		out = append(out, corev1.EnvVar{Name: e.Name, Value: e.Value, ValueFrom: e.ValueFrom.Kubernetes()})
 		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
 			secret = append(secret, e.Name)
 		}

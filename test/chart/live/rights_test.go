@@ -37,6 +37,7 @@ var unheard = map[string]string{
 	"cluster update nodeopupgrades/finalizers.operator.kairos.io": "likewise, for NodeOps of upgrades",
 	"cluster list nodewrights.nodewright.nvidia.com":              "asked for where the CRD exists",
 	"namespace get controllerrevisions.apps":                      "asked for when one exists that was not listed",
+	"cluster delete nodeops.operator.kairos.io":                   "for a NodeOp that goes with its Jobs and pods",
 	"cluster get jobs.batch":                                      "asked for when a Job exists already, or does not appear in time",
 }
 
@@ -138,8 +139,7 @@ metadata: {name: shared}
 spec:
   scope: Policy
   default: {budget: {count: 1}, strategy: {fixed: {initialBatch: 1}}}
-  health: {daemonSets: [{namespace: ` + w.Namespace + `, name: elsewhere}]}
-  proof: {daemonSets: [{namespace: ` + w.Namespace + `, selector: {matchLabels: {app: elsewhere}}}]}
+  proof: {daemonSets: [{namespace: ` + w.Namespace + `, name: elsewhere}]}
 `)
 	// a workload that its budget protects: it is evicted in vain, then deleted by force
 	w.Apply(`
@@ -220,16 +220,6 @@ spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfte
 		o := &opv1.NodeOp{}
 		err := w.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "check"}, o)
 		return err == nil && o.Status.Completed == 2 && hasRequested(t, w, "delete", "jobs")
-	})
-	w.Apply(`
-apiVersion: operator.kairos.io/v1alpha1
-kind: NodeOp
-metadata: {name: passing, namespace: ` + w.Namespace + `}
-spec: {command: [date], nodeSelector: {matchLabels: {pool: gpu}}, ttlSecondsAfterFinished: 0, ttlIncludesNodeOp: true}
-`)
-	w.Eventually("the NodeOp is deleted by itself", func() bool {
-		finishJobs(w, true)
-		return hasRequested(t, w, "delete", "nodeops")
 	})
 	deleteRunningNodeOp(t, w)
 }

@@ -26,6 +26,13 @@ spec:
   command: [sh, -c, "true"]
   cordon: true
   rebootOnSuccess: true
+  deploymentPolicy: proven-op
+---
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: DeploymentPolicy
+metadata: {name: proven-op}
+spec:
+  default: {budget: {count: 1}, strategy: {fixed: {}}}
   proof:
     timeout: 5s
     nodeConditions: [{type: example.com/OpValidated}]
@@ -57,4 +64,5 @@ spec:
 		t.Error("the node did not reboot")
 	}
 	remove(t, "nodeop", "proven")
+	remove(t, "deploymentpolicy", "proven-op")
 }

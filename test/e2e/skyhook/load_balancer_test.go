@@ -139,7 +139,7 @@ spec:
 	}
 	requireListed("the node is in the list of the load balancer", true)
 
-	spec := "\n  nodeMarks: {conditions: true, excludeFromLoadBalancers: true, disableScaleDown: true, doNotDisrupt: true, description: true}\n  drainConfig: {loadBalancerDelay: 15s}"
+	spec := "\n  nodeMarks: {marks: [Conditions, ExcludeFromLoadBalancers, DisableScaleDown, DoNotDisrupt, Description]}\n  drainConfig: {loadBalancerDelay: 15s}"
 	cluster.Apply(t, suite.Manifest(name, spec, interruptingPackage("{type: service, services: [cron]}")))
 	requireListed("the held node has left the list of the load balancer", false)
 	held := cluster.Kubectl(t, "get", "node", n, "-o", `jsonpath={.spec.unschedulable} {.metadata.annotations.karpenter\.sh/do-not-disrupt} {.status.conditions[?(@.type=="DrainInProgress")].status}`)
