@@ -233,7 +233,7 @@ func (r *Run) repair() {
 			delete(all, v1alpha1.AnnotationPause)
 			delete(all, v1alpha1.AnnotationDisable)
 			all[v1alpha1.AnnotationResume] = "now"
-			endReleases(part(c, "spec"))
+			endReleases(part(c, "spec"), r.config().Profile)
 			packages := part(c, "spec", "packages")
 			for _, extreme := range []string{"root-mount", "large", "env", strings.Repeat("a", 43), "many"} {
 				maps.DeleteFunc(packages, func(name string, _ any) bool { return strings.HasPrefix(name, extreme) })

@@ -19,7 +19,7 @@ func newSkyhook(name string, random *rand.Rand, hasPolicy bool) content {
 	spec := newSkyhookSpec(random)
 	if hasPolicy && random.IntN(3) > 0 {
 		spec["deploymentPolicy"] = "policy"
-	} else {
+	} else if random.IntN(3) > 0 {
 		spec["interruptionBudget"] = content{"count": int64(1 + random.IntN(2))}
 	}
 	return content{

@@ -47,9 +47,10 @@ func (r *Run) failsOften(skyhook string) bool {
 }
 
 // endReleases lets what is left come to rest: nobody looks for drift any more, and what went back gets other packages.
-func endReleases(spec content) {
+func endReleases(spec content, of v1alpha1.Profile) {
 	delete(spec, "drift")
-	if spec["rollback"] == nil {
+	spec["profile"] = string(v1alpha1.ProfileCompatible)
+	if spec["rollback"] == nil && of != v1alpha1.ProfileRecommended {
 		return
 	}
 	delete(spec, "rollback")

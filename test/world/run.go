@@ -158,6 +158,7 @@ func (r *Run) config() plan.Config {
 	return plan.Config{
 		Namespace: Namespace, AgentImage: "agent:v1", PauseImage: "pause:3", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Version: "v1.0.0",
 		RuntimeTaint:    corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
+		Profile:         []v1alpha1.Profile{v1alpha1.ProfileCompatible, v1alpha1.ProfileRecommended}[r.random("profile").IntN(2)],
 		ReapplyOnReboot: r.random("reapply").IntN(4) == 0,
 		PinImages:       r.random("pin images").IntN(3) == 0,
 		PodLayout:       []v1alpha1.PodLayout{v1alpha1.PodLayoutCompatible, v1alpha1.PodLayoutCompact}[r.random("pod layout").IntN(2)],

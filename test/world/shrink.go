@@ -50,7 +50,7 @@ func (r *Run) Snapshot() ([]byte, error) {
 		return nil, err
 	}
 	d.Operator = dump.Operator{Source: "world", Options: *options.Defaults()}
-	d.Operator.Namespace = Namespace
+	d.Operator.Namespace, d.Operator.Profile = Namespace, string(r.config().Profile)
 	for _, k := range allKinds {
 		for _, key := range r.server.keys(k) {
 			o, err := r.server.scheme.New(k.GroupVersionKind)
