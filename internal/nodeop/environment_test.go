@@ -15,6 +15,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -239,6 +240,7 @@ func (w *environment) pass() int {
 		for _, r := range w.last.Reports {
 			if r.Rollout == c.Rollout.Ref && w.writesStatus && !c.Removed {
 				status := report.Status(c, r, w.last.Groups)
+				w.checkVerdict(o.Name, &status)
 				w.events = append(w.events, report.Events(c, acted, o.Status, status)...)
 				if o.Status.Phase != status.Phase {
 					done++
@@ -371,4 +373,19 @@ func (w *environment) actionOrder(verb string) string {
 
 func (w *environment) hasWarning(reason string) bool {
 	return slices.ContainsFunc(w.events, func(e report.Event) bool { return e.Reason == reason && e.Type == corev1.EventTypeWarning })
+}
+
+// checkVerdict reports conditions that contradict the verdict.
+func (w *environment) checkVerdict(name string, s *v1alpha1.NodeOpStatus) {
+	w.t.Helper()
+	has := func(kind string) bool { return meta.IsStatusConditionTrue(s.Conditions, kind) }
+	isDeleting := s.Verdict == skyhookv1.VerdictDeleting
+	switch {
+	case s.Verdict == "" || s.Reason == "",
+		has(skyhookv1.ConditionStalled) != (s.Verdict == skyhookv1.VerdictFailed),
+		has(skyhookv1.ConditionReconciling) != (s.Verdict == skyhookv1.VerdictProgressing || isDeleting),
+		!isDeleting && has(v1alpha1.ConditionReady) != (s.Verdict == skyhookv1.VerdictReady),
+		s.Phase == v1alpha1.PhaseFailed && !isDeleting && s.Verdict != skyhookv1.VerdictFailed:
+		w.t.Errorf("NodeOp %s in phase %s is %q (%s), and its conditions are %+v", name, s.Phase, s.Verdict, s.Reason, s.Conditions)
+	}
 }

@@ -150,6 +150,7 @@ func TestUpgradeStatus(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	s := upgrade.Status(u, nil, nil, now)
 	requireEqual(t, "phase", s.Phase, v1alpha1.PhasePending)
+	requireEqual(t, "verdict", s.Outcome, skyhookv1.Outcome{Verdict: skyhookv1.VerdictProgressing, Reason: v1alpha1.ReasonWaiting})
 	o := upgrade.NewNodeOp(u)
 	u.Status = upgrade.Status(u, o, nil, now)
 	requireEqual(t, "phase", u.Status.Phase, v1alpha1.PhaseInitializing)
@@ -159,12 +160,17 @@ func TestUpgradeStatus(t *testing.T) {
 	n := &node.Node{Name: "n1", Annotations: map[string]string{"kairos.io/version": "v4.1.0"}, Labels: map[string]string{"kairos.io/software-version-prefix": "k3s", "kairos.io/software-version": "v1.34.7-k3s1"}}
 	s = upgrade.Status(u, o, []*node.Node{n}, now)
 	requireEqual(t, "message", s.Message, "Upgrade operation completed successfully")
+	requireEqual(t, "verdict", s.Verdict, skyhookv1.VerdictReady)
+	waiting := o.DeepCopy()
+	waiting.Status.Phase, waiting.Status.Outcome = v1alpha1.PhasePending, skyhookv1.Outcome{Verdict: skyhookv1.VerdictSuspended, Reason: "Approval"}
+	requireEqual(t, "verdict", upgrade.Status(u, waiting, nil, now).Outcome, waiting.Status.Outcome)
 	n.Annotations["kairos.io/version"] = "v4.0.0"
 	s = upgrade.Status(u, o, []*node.Node{n}, now)
 	requireEqual(t, "message", s.Message, "Upgrade operation completed successfully, but these nodes booted another version: n1")
 	requireEqual(t, "same again", upgrade.Status(&v1alpha1.NodeOpUpgrade{ObjectMeta: u.ObjectMeta, Spec: u.Spec, Status: s}, o, []*node.Node{n}, now.Add(time.Hour)).LastUpdated, s.LastUpdated)
 	s = upgrade.Status(u, nil, nil, now) // deleted: not created again
 	requireEqual(t, "phase", s.Phase, v1alpha1.PhaseFailed)
+	requireEqual(t, "verdict", s.Verdict, skyhookv1.VerdictFailed)
 	o.OwnerReferences = nil
 	s = upgrade.Status(u, o, nil, now)
 	requireEqual(t, "phase", s.Phase, v1alpha1.PhasePending)

@@ -5,12 +5,10 @@ package policy
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -23,9 +21,8 @@ type User struct {
 }
 
 const (
-	maxUsers       = 200  // in the status
-	maxListedUsers = 3    // in a sentence
-	maxMessage     = 2000 // bytes
+	maxUsers       = 200 // in the status
+	maxListedUsers = 3   // in a sentence
 )
 
 // nodeProgress is the progress of one node, over all users.
@@ -35,6 +32,7 @@ type nodeProgress struct{ isBusy, isOpen, hasFailed bool }
 // ledger, which has other writers.
 func BuildStatus(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupReport, now time.Time) v1alpha1.DeploymentPolicyStatus {
 	b := statusBuilder{policy: p, groups: groups, now: now}
+	b.conditions = ConditionSet{Stored: p.Status.Conditions, Generation: p.Generation, Now: now}
 	b.status = v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Admission: p.Status.Admission}
 	b.addUsers(users)
 	b.addNodes(users)
@@ -44,10 +42,14 @@ func BuildStatus(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.Gr
 			b.status.CompartmentStatuses = p.Status.CompartmentStatuses
 		}
 	}
-	b.addAccepted()
-	b.addReady()
-	b.addStopped()
-	b.addDeletionBlocked()
+	s := Standing{Nodes: listVerdicts(users)}
+	b.addAccepted(&s)
+	b.addReady(&s)
+	b.addStopped(&s)
+	b.addDeletionBlocked(&s)
+	verdict := s.Judge()
+	verdict.SetConditions(b.conditions.Set)
+	b.status.Outcome, b.status.Conditions = verdict.Outcome, b.conditions.Conditions
 	return b.status
 }
 
@@ -58,6 +60,21 @@ type statusBuilder struct {
 	now    time.Time
 	status v1alpha1.DeploymentPolicyStatus
 	failed int // nodes
+
+	conditions ConditionSet
+}
+
+// listVerdicts returns the verdicts of all users.
+func listVerdicts(users []User) iter.Seq[rollout.Verdict] {
+	return func(yield func(rollout.Verdict) bool) {
+		for _, u := range users {
+			for _, v := range u.Verdicts {
+				if !yield(v) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (b *statusBuilder) addUsers(users []User) {
@@ -101,16 +118,17 @@ func countIf(counts bool) int {
 	return 0
 }
 
-func (b *statusBuilder) addAccepted() {
+func (b *statusBuilder) addAccepted(s *Standing) {
 	problems := FindProblems(b.policy, b.now)
 	if len(problems) > 0 {
-		b.addCondition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, strings.Join(problems, "; "))
+		s.Refused = &rollout.Why{Reason: rollout.ReasonInvalidSpec, Text: strings.Join(problems, "; ")}
+		b.conditions.Set(v1alpha1.ConditionAccepted, false, string(s.Refused.Reason), s.Refused.Text)
 		return
 	}
-	b.addCondition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the policy is valid")
+	b.conditions.Set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the policy is valid")
 }
 
-func (b *statusBuilder) addReady() {
+func (b *statusBuilder) addReady(s *Standing) {
 	message := b.status.CompleteNodes + " nodes complete"
 	waiting := b.findGroup(func(g *rollout.GroupReport) bool { return g.Why != nil && g.Why.Reason == rollout.ReasonApproval })
 	if waiting == nil {
@@ -132,10 +150,14 @@ func (b *statusBuilder) addReady() {
 	case b.status.NodesInProgress > 0:
 		reason = v1alpha1.ReasonProgressing
 	}
-	b.addCondition(v1alpha1.ConditionReady, isComplete, reason, message)
+	s.Other = rollout.Why{Reason: rollout.Reason(reason), Text: b.status.CompleteNodes + " nodes complete"}
+	if isComplete {
+		s.Ready = &s.Other
+	}
+	b.conditions.Set(v1alpha1.ConditionReady, isComplete, reason, message)
 }
 
-func (b *statusBuilder) addStopped() {
+func (b *statusBuilder) addStopped(s *Standing) {
 	stopped := b.findGroup(func(g *rollout.GroupReport) bool { return g.Memory.Stopped })
 	if stopped == nil {
 		return
@@ -148,7 +170,8 @@ func (b *statusBuilder) addStopped() {
 	if gate := stopped.Memory.StoppedBy; gate != "" {
 		reason, text = v1alpha1.ReasonHealthGate, DescribeGateStop(gate)
 	}
-	b.addCondition(v1alpha1.ConditionRolloutStopped, true, reason, stopped.Group.Compartment+": "+text)
+	s.Failed = &rollout.Why{Reason: rollout.Reason(reason), Text: stopped.Group.Compartment + ": " + text}
+	b.conditions.Set(v1alpha1.ConditionRolloutStopped, true, reason, s.Failed.Text)
 }
 
 // DescribeGateStop says that a health gate stopped a group.
@@ -156,11 +179,14 @@ func DescribeGateStop(gate string) string {
 	return "a health gate stopped it, and no further node starts until somebody resumes it: " + gate
 }
 
-func (b *statusBuilder) addDeletionBlocked() {
-	isDeleting := b.policy.DeletionTimestamp != nil
-	if isDeleting && b.status.Users > 0 {
-		message := DescribeUsers(b.status.UsedBy, b.status.Users)
-		b.addCondition(v1alpha1.ConditionDeletionBlocked, true, v1alpha1.ReasonInUse, message)
+func (b *statusBuilder) addDeletionBlocked(s *Standing) {
+	if b.policy.DeletionTimestamp == nil {
+		return
+	}
+	s.Deleting = &rollout.Why{Reason: v1alpha1.ReasonDeleting}
+	if b.status.Users > 0 {
+		s.Deleting = &rollout.Why{Reason: v1alpha1.ReasonInUse, Text: DescribeUsers(b.status.UsedBy, b.status.Users)}
+		b.conditions.Set(v1alpha1.ConditionDeletionBlocked, true, v1alpha1.ReasonInUse, s.Deleting.Text)
 	}
 }
 
@@ -174,26 +200,6 @@ func (b *statusBuilder) findGroup(matches func(*rollout.GroupReport) bool) *roll
 		return nil
 	}
 	return &b.groups[i]
-}
-
-// addCondition adds a condition, with the transition time of the same condition in the stored status.
-func (b *statusBuilder) addCondition(kind string, isTrue bool, reason, message string) {
-	stored := meta.FindStatusCondition(b.policy.Status.Conditions, kind)
-	if stored != nil {
-		b.status.Conditions = append(b.status.Conditions, *stored)
-	}
-	status := metav1.ConditionFalse
-	if isTrue {
-		status = metav1.ConditionTrue
-	}
-	meta.SetStatusCondition(&b.status.Conditions, metav1.Condition{
-		Type:               kind,
-		Status:             status,
-		Reason:             reason,
-		Message:            rollout.Truncate(message, maxMessage),
-		ObservedGeneration: b.policy.Generation,
-		LastTransitionTime: metav1.NewTime(b.now.UTC().Truncate(time.Second)),
-	})
 }
 
 // DescribeUsers returns why a policy in use cannot be deleted.

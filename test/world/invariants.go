@@ -178,7 +178,7 @@ func (r *Run) isPolicyUsed() bool {
 	return false
 }
 
-// checkFinished checks that a Skyhook is complete and says so, unless it cannot be accepted.
+// checkFinished checks that a Skyhook is complete and says so, or is Failed because it cannot be accepted.
 func (r *Run) checkFinished(s *v1alpha1.Skyhook) {
 	if s.DeletionTimestamp != nil {
 		r.violate("everything finishes", "Skyhook %s is not deleted at rest: %s", s.Name, r.describe())
@@ -190,8 +190,8 @@ func (r *Run) checkFinished(s *v1alpha1.Skyhook) {
 	isReady := slices.ContainsFunc(s.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue && c.ObservedGeneration == s.Generation
 	})
-	if !isRejected && !(isReady && s.Status.Status == v1alpha1.StatusComplete) {
-		r.violate("everything finishes", "Skyhook %s is %q at rest: %s", s.Name, s.Status.Status, r.describe())
+	if isReady != (s.Status.Verdict == v1alpha1.VerdictReady) || isRejected != (s.Status.Verdict == v1alpha1.VerdictFailed) || !isRejected && !(isReady && s.Status.Status == v1alpha1.StatusComplete) {
+		r.violate("everything finishes", "Skyhook %s is %q, %s at rest: %s", s.Name, s.Status.Status, s.Status.Verdict, r.describe())
 	}
 }
 

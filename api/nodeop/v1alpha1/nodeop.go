@@ -16,16 +16,17 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=nop,categories=skyhook-all
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.verdict`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Total",type=integer,JSONPath=`.status.total`
 // +kubebuilder:printcolumn:name="Completed",type=integer,JSONPath=`.status.completed`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
 // +kubebuilder:printcolumn:name="In-Progress",type=integer,JSONPath=`.status.inProgress`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Skipped",type=integer,priority=1,JSONPath=`.status.skipped`
 // +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.spec.deploymentPolicy`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 63",optionalOldSelf=true,message="metadata.name has more than 63 characters: choose a shorter name, because it becomes a label of jobs and pods"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.phase) || !(oldSelf.status.phase in ['Running', 'Completed', 'Failed']) || [dyn(self.spec.command), dyn(self.spec.?nodeSelector), dyn(self.spec.?hostMountPath), dyn(self.spec.?image), dyn(self.spec.?imagePullSecrets), dyn(self.spec.?cordon), dyn(self.spec.?uncordonOnFailure), dyn(self.spec.?drainOptions), dyn(self.spec.?rebootOnSuccess), dyn(self.spec.?backoffLimit), dyn(self.spec.?stopOnFailure), dyn(self.spec.?preflight), dyn(self.spec.?deploymentPolicy), dyn(self.spec.?activeDeadlineSeconds), dyn(self.spec.?env), dyn(self.spec.?resources), dyn(self.spec.?rebootTimeoutSeconds), dyn(self.spec.?shareReboots), dyn(self.spec.?profile)] == [dyn(oldSelf.spec.command), dyn(oldSelf.spec.?nodeSelector), dyn(oldSelf.spec.?hostMountPath), dyn(oldSelf.spec.?image), dyn(oldSelf.spec.?imagePullSecrets), dyn(oldSelf.spec.?cordon), dyn(oldSelf.spec.?uncordonOnFailure), dyn(oldSelf.spec.?drainOptions), dyn(oldSelf.spec.?rebootOnSuccess), dyn(oldSelf.spec.?backoffLimit), dyn(oldSelf.spec.?stopOnFailure), dyn(oldSelf.spec.?preflight), dyn(oldSelf.spec.?deploymentPolicy), dyn(oldSelf.spec.?activeDeadlineSeconds), dyn(oldSelf.spec.?env), dyn(oldSelf.spec.?resources), dyn(oldSelf.spec.?rebootTimeoutSeconds), dyn(oldSelf.spec.?shareReboots), dyn(oldSelf.spec.?profile)]",fieldPath=".spec",message="spec can change only suspend, concurrency, countUnavailable and ttlSecondsAfterFinished once the operation has started: create another NodeOp"
 type NodeOp struct {

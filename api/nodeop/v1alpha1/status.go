@@ -20,6 +20,8 @@ type NodeOpStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	skyhookv1.Outcome `json:",inline"`
+
 	// phase is Pending, Running, Completed or Failed. The last two are final.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -90,6 +92,8 @@ type NodeOpUpgradeStatus struct {
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	skyhookv1.Outcome `json:",inline"`
 
 	// phase is Initializing until the NodeOp exists, then the phase of the NodeOp.
 	// +optional

@@ -97,12 +97,14 @@ const (
 // DefaultRuntimeRequiredTaint is the taint of nodes that wait for their runtime-required Skyhooks.
 const DefaultRuntimeRequiredTaint = Group + "=runtime-required:NoSchedule"
 
-// Conditions of a Skyhook. The first three are on every kind. A condition with a legacy twin is also written under the
+// Conditions of a Skyhook. The first five are on every kind. A condition with a legacy twin is also written under the
 // type LegacyCondition.
 const (
 	ConditionAccepted    = "Accepted"    // the spec can be carried out
 	ConditionProgressing = "Progressing" // work is under way or can start
 	ConditionReady       = "Ready"       // every selected node is complete for this generation; has a twin
+	ConditionReconciling = "Reconciling" // for kstatus: the verdict is Progressing or Deleting; absent otherwise
+	ConditionStalled     = "Stalled"     // for kstatus: the verdict is Failed; absent otherwise
 
 	ConditionTaintNotTolerable        = "TaintNotTolerable"        // has a twin
 	ConditionNodesIgnored             = "NodesIgnored"             // has a twin
@@ -132,6 +134,7 @@ const (
 	ReasonWaiting        = "Waiting"
 	ReasonDisabled       = "Disabled"
 	ReasonUnknown        = "Unknown"
+	ReasonDeleting       = "Deleting" // of Reconciling only
 )
 
 // Reasons of the other conditions. TaintNotTolerable, NodesIgnored, ApplyPackage and DeploymentPolicyNotFound have

@@ -11,14 +11,14 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=dp,categories=skyhook-all
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.verdict`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.spec.scope`
 // +kubebuilder:printcolumn:name="Used By",type=integer,JSONPath=`.status.users`
 // +kubebuilder:printcolumn:name="Nodes In-Progress",type=integer,JSONPath=`.status.nodesInProgress`
 // +kubebuilder:printcolumn:name="Complete Nodes",type=string,JSONPath=`.status.completeNodes`
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type DeploymentPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -29,6 +29,7 @@ type DeploymentPolicy struct {
 
 	// status is the observed use of the policy and the progress of its users. Only the operator writes it.
 	// +optional
+	// +kubebuilder:default={}
 	Status DeploymentPolicyStatus `json:"status,omitzero"`
 }
 
@@ -268,10 +269,14 @@ type BatchStrategy struct {
 
 // DeploymentPolicyStatus is the observed state of a policy.
 type DeploymentPolicyStatus struct {
-	// observedGeneration is the generation of the policy that this status describes.
+	// observedGeneration is the generation of the policy that this status describes. It is 0 until the operator has written a
+	// status.
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	Outcome `json:",inline"`
 
 	// conditions say whether the policy is accepted and whether its rollouts make progress, at most 32.
 	// +optional

@@ -16,6 +16,8 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	Outcome `json:",inline"`
+
 	// nodeState repeats, by node, what the node records about each package, by name|version.
 	// +optional
 	// +mapType=atomic

@@ -4,42 +4,22 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/internal/node"
+	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
-// ConditionSet changes the conditions of an object.
-type ConditionSet struct {
-	Conditions []metav1.Condition
-	Generation int64
-	Now        time.Time
-}
-
-// Set sets a condition. Its transition time changes only with its status.
-func (s *ConditionSet) Set(kind string, holds bool, reason, message string) {
-	status := metav1.ConditionFalse
-	if holds {
-		status = metav1.ConditionTrue
-	}
-	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: node.Truncate(message, 1000),
-		ObservedGeneration: s.Generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(s.Now)),
-	})
-}
-
-// conditions say whether the NodeOp is accepted, whether it makes progress, and whether it has succeeded.
-func (r *reporter) conditions(out *v1alpha1.NodeOpStatus) []metav1.Condition {
-	s := &ConditionSet{slices.Clone(r.op.NodeOp.Status.Conditions), r.op.NodeOp.Generation, r.compiled.Now}
+// setConditions fills in the verdict and the conditions: whether the NodeOp is accepted, makes progress, and has succeeded.
+func (r *reporter) setConditions(out *v1alpha1.NodeOpStatus) {
+	s := &policy.ConditionSet{Stored: r.op.NodeOp.Status.Conditions, Generation: r.op.NodeOp.Generation, Now: r.compiled.Now}
 	if problems := r.compiled.Problems; len(problems) > 0 {
 		s.Set(v1alpha1.ConditionAccepted, false, string(problems[0].Reason), problems[0].Text)
 	} else {
@@ -47,19 +27,54 @@ func (r *reporter) conditions(out *v1alpha1.NodeOpStatus) []metav1.Condition {
 	}
 
 	summary := summarize(out.Counters)
+	reason, progress, message := v1alpha1.ReasonCompleted, summary, summary
 	switch out.Phase {
 	case v1alpha1.PhaseCompleted:
-		s.Set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonCompleted, summary)
-		s.Set(v1alpha1.ConditionReady, true, v1alpha1.ReasonCompleted, summary)
 	case v1alpha1.PhaseFailed:
-		s.Set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonFailed, summary)
-		s.Set(v1alpha1.ConditionReady, false, v1alpha1.ReasonFailed, joinTexts(summary, firstFailure(out)))
+		reason, message = v1alpha1.ReasonFailed, joinTexts(summary, firstFailure(out))
 	default:
-		reason, message := r.openReason(out)
-		s.Set(v1alpha1.ConditionProgressing, reason == v1alpha1.ReasonRunning, reason, message)
-		s.Set(v1alpha1.ConditionReady, false, reason, joinTexts(summary, message))
+		reason, progress = r.openReason(out)
+		message = joinTexts(summary, progress)
 	}
-	return s.Conditions
+	s.Set(v1alpha1.ConditionProgressing, reason == v1alpha1.ReasonRunning, reason, progress)
+	s.Set(v1alpha1.ConditionReady, out.Phase == v1alpha1.PhaseCompleted, reason, message)
+	r.setVerdict(out, s, rollout.Why{Reason: rollout.Reason(reason), Text: message})
+}
+
+// addVerdict fills in the verdict about a NodeOp that an operator without verdicts ended.
+func (r *reporter) addVerdict(out *v1alpha1.NodeOpStatus) {
+	s := &policy.ConditionSet{Conditions: out.Conditions, Generation: r.op.NodeOp.Generation, Now: r.compiled.Now}
+	why := rollout.Why{Reason: rollout.Reason(out.Phase), Text: cmp.Or(firstFailure(out), "it has ended")}
+	if meta.FindStatusCondition(out.Conditions, v1alpha1.ConditionReady) == nil {
+		s.Set(v1alpha1.ConditionReady, out.Phase == v1alpha1.PhaseCompleted, string(why.Reason), why.Text)
+	}
+	r.setVerdict(out, s, why)
+}
+
+// setVerdict judges the NodeOp. A failure of one node counts when the others have ended.
+func (r *reporter) setVerdict(out *v1alpha1.NodeOpStatus, conditions *policy.ConditionSet, why rollout.Why) {
+	s := policy.Standing{Other: why, Refused: r.compiled.Rollout.Broken}
+	switch {
+	case r.op.IsDeleting():
+		s.Deleting = &rollout.Why{Reason: skyhookv1.ReasonDeleting, Text: why.Text}
+	case out.Phase == v1alpha1.PhaseCompleted:
+		s.Ready = &why
+	case out.Phase == v1alpha1.PhaseFailed:
+		s.Failed = &why
+	case why.Reason == v1alpha1.ReasonSuspended:
+		s.Held = &why
+	case why.Reason == v1alpha1.ReasonWaiting:
+		s.Nodes = func(yield func(rollout.Verdict) bool) {
+			for _, v := range r.report.Verdicts {
+				if v.Phase != rollout.PhaseFailed && !yield(v) {
+					return
+				}
+			}
+		}
+	}
+	verdict := s.Judge()
+	verdict.SetConditions(conditions.Set)
+	out.Outcome, out.Conditions = verdict.Outcome, conditions.Conditions
 }
 
 // joinTexts joins two texts; the second may begin with the first, or be empty.

@@ -29,13 +29,18 @@ type reporter struct {
 	report   rollout.Report
 }
 
-// Status is the status that follows from a report. A terminal status does not change.
+// Status is the status that follows from a report. Of a terminal status only the generation changes.
 func Status(c *nodeop.Compiled, report rollout.Report, groups []rollout.GroupReport) v1alpha1.NodeOpStatus {
 	before := c.Operation.NodeOp.Status
-	if c.Operation.IsFinished() {
-		return *before.DeepCopy()
-	}
 	r := &reporter{c.Operation, c, report}
+	if c.Operation.IsFinished() {
+		out := *before.DeepCopy()
+		out.ObservedGeneration = r.op.NodeOp.Generation // no edit changes how it ended
+		if out.Verdict == "" {
+			r.addVerdict(&out)
+		}
+		return out
+	}
 	entries, total := r.entries()
 
 	out := v1alpha1.NodeOpStatus{ObservedGeneration: r.op.NodeOp.Generation, Admission: before.Admission.DeepCopy(), LastUpdated: before.LastUpdated}
@@ -48,7 +53,7 @@ func Status(c *nodeop.Compiled, report rollout.Report, groups []rollout.GroupRep
 	if r.op.TargetsAtStart {
 		out.StartTargets = cmp.Or(before.StartTargets.DeepCopy(), c.Start)
 	}
-	out.Conditions = r.conditions(&out)
+	r.setConditions(&out)
 	setUpdateTimes(&out, &before, c.Now)
 	return out
 }

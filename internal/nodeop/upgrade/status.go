@@ -4,17 +4,17 @@
 package upgrade
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/report"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // foreignNodeOp is the message of an upgrade whose name is taken.
@@ -42,8 +42,9 @@ func Status(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.Node, n
 	switch {
 	case o != nil && !IsOf(o, u):
 		out.Message, out.Phase = foreignNodeOp, v1alpha1.PhasePending
-	case o == nil && IsFinished(u):
-		return before
+	case o == nil && IsFinished(u) && before.Verdict != "":
+		return out
+	case o == nil && IsFinished(u): // by an operator without verdicts
 	case o == nil && before.NodeOpName != "":
 		out.NodeOpName, out.Phase, out.Message = u.Name, v1alpha1.PhaseFailed, "its NodeOp was deleted: create another NodeOpUpgrade to upgrade again"
 	case o == nil:
@@ -54,7 +55,7 @@ func Status(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.Node, n
 		out.NodeOpName = u.Name
 		mirrorNodeOp(&out, o, nodes)
 	}
-	out.Conditions = upgradeConditions(u, o, &out, now)
+	setConditions(&out, u, o, now)
 
 	a, b := out.DeepCopy(), before.DeepCopy()
 	for _, s := range []*v1alpha1.NodeOpUpgradeStatus{a, b} {
@@ -67,28 +68,41 @@ func Status(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, nodes []*node.Node, n
 	return out
 }
 
-// upgradeConditions mirrors the conditions of the NodeOp, if there is one that belongs to the upgrade.
-func upgradeConditions(u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, out *v1alpha1.NodeOpUpgradeStatus, now time.Time) []metav1.Condition {
-	s := &report.ConditionSet{Conditions: slices.Clone(u.Status.Conditions), Generation: u.Generation, Now: now}
+// setConditions mirrors the verdict and the conditions of the NodeOp, if there is one that belongs to the upgrade and has them.
+func setConditions(out *v1alpha1.NodeOpUpgradeStatus, u *v1alpha1.NodeOpUpgrade, o *v1alpha1.NodeOp, now time.Time) {
+	s := &policy.ConditionSet{Stored: u.Status.Conditions, Generation: u.Generation, Now: now}
 	isForeign := o != nil && !IsOf(o, u)
 	if isForeign {
 		s.Set(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalidSpec, foreignNodeOp)
 	} else {
 		s.Set(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec can be carried out")
 	}
-
-	reason := v1alpha1.ReasonWaiting
-	if out.Phase == v1alpha1.PhaseFailed {
-		reason = v1alpha1.ReasonFailed
-	}
-	for _, kind := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionReady} {
-		if o == nil || isForeign {
-			s.Set(kind, false, reason, out.Message)
-		} else if cond := meta.FindStatusCondition(o.Status.Conditions, kind); cond != nil {
-			s.Set(kind, cond.Status == metav1.ConditionTrue, cond.Reason, cond.Message)
+	if o != nil && !isForeign && o.Status.Verdict != "" {
+		for _, c := range o.Status.Conditions {
+			if c.Type != v1alpha1.ConditionAccepted {
+				s.Set(c.Type, c.Status == metav1.ConditionTrue, c.Reason, c.Message)
+			}
 		}
+		out.Outcome, out.Conditions = o.Status.Outcome, s.Conditions
+		return
 	}
-	return s.Conditions
+
+	why := &rollout.Why{Reason: v1alpha1.ReasonWaiting, Text: out.Message}
+	standing := policy.Standing{}
+	switch {
+	case isForeign:
+		why.Reason, standing.Refused = v1alpha1.ReasonInvalidSpec, why
+	case out.Phase == v1alpha1.PhaseFailed:
+		why.Reason, standing.Failed = v1alpha1.ReasonFailed, why
+	case out.Phase == v1alpha1.PhaseCompleted:
+		why.Reason, standing.Ready = v1alpha1.ReasonCompleted, why
+	}
+	standing.Other = *why
+	verdict := standing.Judge()
+	s.Set(v1alpha1.ConditionProgressing, false, verdict.Reason, out.Message)
+	s.Set(v1alpha1.ConditionReady, standing.Ready != nil, verdict.Reason, out.Message)
+	verdict.SetConditions(s.Set)
+	out.Outcome, out.Conditions = verdict.Outcome, s.Conditions
 }
 
 // mirrorNodeOp copies the entries of the NodeOp, and compares the version that a node runs with that of the image.

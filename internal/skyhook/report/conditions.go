@@ -5,11 +5,11 @@ package report
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -43,39 +43,19 @@ var twins = []string{
 	v1alpha1.ConditionApplyPackage, v1alpha1.ConditionDeploymentPolicyNotFound,
 }
 
-// conditionWriter collects conditions. Conditions that are not set are removed, except those that keep names.
-type conditionWriter struct {
-	facts *plan.Facts
-	old   []metav1.Condition
-	new   []metav1.Condition
-}
-
-// has reports whether the condition is set to true.
-func (t *conditionWriter) has(kind string) bool { return meta.IsStatusConditionTrue(t.new, kind) }
+// conditionWriter collects conditions, some of them under two names.
+type conditionWriter struct{ policy.ConditionSet }
 
 func (t *conditionWriter) set(kind string, yes bool, reason, message string) {
-	status := metav1.ConditionFalse
-	if yes {
-		status = metav1.ConditionTrue
-	}
-	names := []string{kind}
+	t.Set(kind, yes, reason, message)
 	if slices.Contains(twins, kind) {
-		names = append(names, v1alpha1.LegacyCondition(kind))
-	}
-	for _, name := range names {
-		if old := meta.FindStatusCondition(t.old, name); old != nil && meta.FindStatusCondition(t.new, name) == nil {
-			t.new = append(t.new, *old)
-		}
-		meta.SetStatusCondition(&t.new, metav1.Condition{
-			Type: name, Status: status, Reason: reason, Message: node.Truncate(message, 2000),
-			ObservedGeneration: t.facts.Skyhook.Generation, LastTransitionTime: metav1.NewTime(node.WholeSeconds(t.facts.Now)),
-		})
+		t.Set(v1alpha1.LegacyCondition(kind), yes, reason, message)
 	}
 }
 
-// buildConditions returns all conditions in a fixed order.
-func (rep Reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStatus, groups []rollout.GroupReport) []metav1.Condition {
-	t := &conditionWriter{facts: rep.Facts, old: rep.Stored.Conditions}
+// setConditions fills in all conditions in a fixed order, and the verdict.
+func (rep Reporter) setConditions(is *v1alpha1.SkyhookStatus, nodes []nodeStatus, groups []rollout.GroupReport) {
+	t := &conditionWriter{policy.ConditionSet{Stored: rep.Stored.Conditions, Generation: rep.Facts.Skyhook.Generation, Now: rep.Facts.Now}}
 	rep.setAccepted(t)
 	complete := is.NodeCounts[v1alpha1.StatusComplete] == len(nodes) && rep.Rollout.Broken == nil
 	busy := is.Status == v1alpha1.StatusInProgress || is.Status == v1alpha1.StatusErroring || is.Status == v1alpha1.StatusWaiting
@@ -98,15 +78,40 @@ func (rep Reporter) buildConditions(nodes []nodeStatus, is *v1alpha1.SkyhookStat
 	rep.setDrifted(t)
 	rep.setUnlimited(t)
 	rep.setUninstall(t, nodes)
+	s := policy.Standing{Refused: rep.Rollout.Broken, Nodes: judgeable(nodes), Other: rollout.Why{Reason: rollout.Reason(reason), Text: is.CompleteNodes + " nodes complete"}}
+	switch {
+	case complete:
+		s.Ready = &s.Other
+	case rep.Rollout.Paused: // or disabled
+		s.Held = &s.Other
+	}
 	for _, g := range groups {
 		if g.Memory.Stopped && rep.usesGroup(g.Group) {
 			reason, text := rep.describeStopped(g, nodes)
+			s.Failed = &rollout.Why{Reason: rollout.Reason(reason), Text: text}
 			t.set(v1alpha1.ConditionRolloutStopped, true, reason, text)
 			break
 		}
 	}
-	rep.setDeletion(t, nodes)
-	return t.new
+	s.Deleting = rep.setDeletion(t, nodes)
+	verdict := s.Judge()
+	verdict.SetConditions(t.set)
+	is.Outcome, is.Conditions = verdict.Outcome, t.Conditions
+}
+
+// judgeable returns the nodes as the verdict about the Skyhook needs them.
+func judgeable(nodes []nodeStatus) iter.Seq[rollout.Verdict] {
+	return func(yield func(rollout.Verdict) bool) {
+		for _, n := range nodes {
+			v := rollout.Verdict{Node: n.name, Phase: n.phase, Why: *n.why}
+			if n.status == v1alpha1.StatusBlocked { // also when what remains of a dependency keeps it from being complete
+				v.Phase = rollout.PhaseBlocked
+			}
+			if !yield(v) {
+				return
+			}
+		}
+	}
 }
 
 func (rep Reporter) setAccepted(t *conditionWriter) {
@@ -211,7 +216,7 @@ func (rep Reporter) listReasons(nodes []nodeStatus) string {
 // setTransition sets the condition with the last change of status.
 func (rep Reporter) setTransition(t *conditionWriter, is *v1alpha1.SkyhookStatus, complete bool, message string) {
 	was := rep.Stored.Status
-	old := meta.FindStatusCondition(t.old, v1alpha1.ConditionTransition)
+	old := meta.FindStatusCondition(t.Stored, v1alpha1.ConditionTransition)
 	switch {
 	case was != "" && was != is.Status:
 		message = fmt.Sprintf("Transitioned [%s] -> [%s]", was, is.Status)
@@ -271,7 +276,7 @@ func (rep Reporter) setApplyPaused(t *conditionWriter) {
 			}
 		}
 	}
-	switch old := meta.FindStatusCondition(t.old, v1alpha1.ConditionApplyPackage); {
+	switch old := meta.FindStatusCondition(t.Stored, v1alpha1.ConditionApplyPackage); {
 	case last != nil:
 		t.set(v1alpha1.ConditionApplyPackage, true, v1alpha1.ConditionApplyPackage,
 			fmt.Sprintf("package %s %s, stage %s, on node %s", last.Tag.Name, last.Tag.Version, last.Tag.Stage, where))

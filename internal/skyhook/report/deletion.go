@@ -56,13 +56,17 @@ func (n nodeStatus) isMoving() bool {
 	return n.why.Reason.IsTransient()
 }
 
-// setDeletion says what a deletion waits for, unless it makes progress.
-func (rep Reporter) setDeletion(t *conditionWriter, nodes []nodeStatus) {
+// setDeletion says what a deletion waits for, unless it makes progress. It returns nil if nothing is deleted.
+func (rep Reporter) setDeletion(t *conditionWriter, nodes []nodeStatus) *rollout.Why {
 	if !rep.Rollout.Deleting || rep.Removed {
-		return
+		return nil
 	}
 	p := rep.findDeletionProgress(nodes)
-	blocked := func(reason, text string) { t.set(v1alpha1.ConditionDeletionBlocked, true, reason, text) }
+	why := &rollout.Why{Reason: v1alpha1.ReasonDeleting}
+	blocked := func(reason, text string) {
+		why.Reason, why.Text = rollout.Reason(reason), text
+		t.set(v1alpha1.ConditionDeletionBlocked, true, reason, text)
+	}
 	switch {
 	case p.pending && rep.Rollout.Yields:
 		blocked(v1alpha1.ReasonDisabledWithPendingUninstall, "the Skyhook is disabled: remove the annotation "+v1alpha1.AnnotationDisable+" to let the deletion go on")
@@ -80,6 +84,7 @@ func (rep Reporter) setDeletion(t *conditionWriter, nodes []nodeStatus) {
 		reason, text := rep.describeFirst(p.remaining)
 		blocked(reason, "pods are left on "+text)
 	}
+	return why
 }
 
 // describeFirst returns the reason of the first node, and which nodes have it and why.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -67,7 +69,7 @@ func (rep Reporter) setDrain(t *conditionWriter, nodes []nodeStatus) {
 		}
 		t.set(v1alpha1.ConditionDrainBlocked, true, reason, text)
 	}
-	if text := protectedText(protected, waiting, protections); text != "" && !t.has(v1alpha1.ConditionBlocked) {
+	if text := protectedText(protected, waiting, protections); text != "" && !meta.IsStatusConditionTrue(t.Conditions, v1alpha1.ConditionBlocked) {
 		t.set(v1alpha1.ConditionBlocked, true, v1alpha1.ReasonNonInterruptPodsRunning, text)
 	}
 }

@@ -72,7 +72,7 @@ func (rep Reporter) Status(r rollout.Report, groups []rollout.GroupReport) v1alp
 	rep.fillNodeMaps(&out, nodes)
 	out.Rollback = rep.rollbackStatus()
 	out.Drains = describeDrains(r.Draining)
-	out.Conditions = rep.buildConditions(nodes, &out, groups)
+	rep.setConditions(&out, nodes, groups)
 	return out
 }
 
