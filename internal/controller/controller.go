@@ -93,7 +93,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if o.Registry == nil {
 		o.Registry = metrics.Registry
 	}
-	if err := collector.registerAll(o.Registry); err != nil {
+	if err := errors.Join(collector.registerAll(o.Registry), o.Registry.Register(newBuildInfo(o.Skyhook.Version))); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	others, stopEvents, err := startOtherOperators(ctx, config, o)

@@ -23,8 +23,8 @@ const maxNodeOpSamples = 200
 // The gauges of NodeOps and NodeOpUpgrades.
 var (
 	gaugeOpPhase      = newNodeOpGauge("phase", "1 for the phase a NodeOp has, 0 for all others.", "phase")
-	gaugeOpNodes      = newNodeOpGauge("node_status_count", "Nodes of a NodeOp by status.", "status")
-	gaugeOpTarget     = newNodeOpGauge("node_target_count", "Nodes a NodeOp selects.")
+	gaugeOpNodes      = newNodeOpGauge("nodes", "Nodes of a NodeOp by status.", "status")
+	gaugeOpTarget     = newNodeOpGauge("target_nodes", "Nodes a NodeOp selects.")
 	gaugeOpSuspended  = newNodeOpGauge("suspended", "1 while a NodeOp is suspended.")
 	gaugeOpWaiting    = newNodeOpGauge("waiting_nodes", "Nodes of a NodeOp that owe work and do not work, by reason.", "reason")
 	gaugeOpOldest     = newNodeOpGauge("oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.")

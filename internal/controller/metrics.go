@@ -5,6 +5,7 @@ package controller
 
 import (
 	"maps"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,6 +124,14 @@ func (m *metricsCollector) registerAll(r prometheus.Registerer) error {
 		}
 	}
 	return nil
+}
+
+// newBuildInfo returns the metric that says which version runs.
+func newBuildInfo(version string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "skyhook_build_info", Help: "1; its labels say which version of the operator runs.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
 }
 
 // observePass observes how long the phases of a pass took. It forgets pods that ended before the pass and after which it

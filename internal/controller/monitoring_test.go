@@ -7,6 +7,8 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +89,7 @@ func everyMetric(t *testing.T) map[string]bool {
 	others.gauge.WithLabelValues("elsewhere").Set(1)
 	others.since.WithLabelValues("elsewhere").Set(1)
 	r := prometheus.NewRegistry()
-	if err := errors.Join(b.registerAll(r), r.Register(others.gauge), r.Register(others.since)); err != nil {
+	if err := errors.Join(b.registerAll(r), r.Register(newBuildInfo("v1.2.3")), r.Register(others.gauge), r.Register(others.since)); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()
@@ -99,4 +101,35 @@ func everyMetric(t *testing.T) map[string]bool {
 		out[f.GetName()] = f.GetType() != dto.MetricType_UNTYPED
 	}
 	return out
+}
+
+// predecessorCounts are the gauges whose names end in _count because those of a predecessor do.
+var predecessorCounts = []string{
+	"skyhook_node_status_count", "skyhook_node_target_count", "skyhook_package_state_count", "skyhook_package_stage_count", "skyhook_package_restarts_count",
+}
+
+// TestMetricNames: no other name ends as the series of a histogram do.
+func TestMetricNames(t *testing.T) {
+	for name := range everyMetric(t) {
+		if strings.HasSuffix(name, "_count") && !slices.Contains(predecessorCounts, name) {
+			t.Errorf("%s is no part of a histogram: name what it counts, as skyhook_nodeop_nodes does", name)
+		}
+	}
+}
+
+// TestBuildInfo: one series says which version runs.
+func TestBuildInfo(t *testing.T) {
+	r := prometheus.NewRegistry()
+	r.MustRegister(newBuildInfo("v1.2.3"))
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	for _, l := range families[0].GetMetric()[0].GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	if labels["version"] != "v1.2.3" || labels["goversion"] != runtime.Version() {
+		t.Errorf("skyhook_build_info has the labels %v", labels)
+	}
 }

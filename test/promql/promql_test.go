@@ -8,9 +8,11 @@ package promql
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 )
@@ -38,6 +40,7 @@ func TestRules(t *testing.T) {
 			if r.For == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("%s lacks for, severity, summary or description", r.Alert)
 			}
+			checkRunbook(t, r.Alert, r.Annotations["runbook_url"])
 			alerts[r.Alert] = true
 		}
 	}
@@ -48,12 +51,33 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// checkRunbook reports a runbook_url that leads to no heading of the documentation.
+func checkRunbook(t *testing.T, alert, url string) {
+	t.Helper()
+	page, anchor, _ := strings.Cut(strings.TrimPrefix(url, "https://github.com/skyhook-k8s/skyhook/blob/main/"), "#")
+	text, err := os.ReadFile("../../" + page)
+	if err != nil {
+		t.Errorf("%s: runbook_url %q: %v", alert, url, err)
+		return
+	}
+	for line := range strings.Lines(string(text)) {
+		title, isHeading := strings.CutPrefix(strings.TrimSpace(line), "## ")
+		if isHeading && strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(title, ",", "")), " ", "-") == anchor {
+			return
+		}
+	}
+	t.Errorf("%s: runbook_url %q: %s has no such heading", alert, url, page)
+}
+
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile("../../chart/files/dashboards/skyhook.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var board struct {
+		Templating struct {
+			List []struct{ Name, AllValue string }
+		}
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
@@ -62,12 +86,20 @@ func TestDashboard(t *testing.T) {
 	if err := json.Unmarshal(text, &board); err != nil {
 		t.Fatal(err)
 	}
+	if !slices.ContainsFunc(board.Templating.List, func(v struct{ Name, AllValue string }) bool { return v.Name == "cluster" && v.AllValue == ".*" }) {
+		t.Error("no variable cluster also selects metrics without such a label")
+	}
 	for _, p := range board.Panels {
 		if len(p.Targets) == 0 {
 			t.Errorf("panel %q shows nothing", p.Title)
 		}
 		for _, target := range p.Targets {
-			parse(t, p.Title, strings.NewReplacer("$skyhook", "demo", "$nodeop", "up").Replace(target.Expr))
+			expr := parse(t, p.Title, strings.NewReplacer("$skyhook", "demo", "$nodeop", "up").Replace(target.Expr))
+			for _, matchers := range parser.ExtractSelectors(expr) {
+				if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.String() == `cluster=~"$cluster"` }) {
+					t.Errorf("panel %q mixes clusters: %s", p.Title, target.Expr)
+				}
+			}
 		}
 	}
 }
@@ -84,13 +116,18 @@ func TestNodeOpsAreMonitored(t *testing.T) {
 		files += string(text)
 	}
 	ofSkyhooks := []string{
-		"node_status_count", "node_target_count", "waiting_nodes", "oldest_admission_seconds", "oldest_drain_seconds", "drain_pods_left",
+		"waiting_nodes", "oldest_admission_seconds", "oldest_drain_seconds", "drain_pods_left",
 		"rollout_should_stop", "rollout_progress_percent", "rollout_consecutive_failures",
 		"stage_duration_seconds_bucket", "stage_failures_total", "node_duration_seconds_bucket",
 	}
 	for _, name := range ofSkyhooks {
 		if !strings.Contains(files, "skyhook_"+name) || !strings.Contains(files, "skyhook_nodeop_"+name) {
 			t.Errorf("%s is shown of one kind only", name)
+		}
+	}
+	for _, name := range []string{"skyhook_node_status_count", "skyhook_nodeop_nodes", "skyhook_node_target_count", "skyhook_nodeop_target_nodes"} {
+		if !strings.Contains(files, name) {
+			t.Errorf("%s is not shown", name)
 		}
 	}
 	for _, alert := range []string{"Stopped", "Stuck", "DrainBlocked", "RebootOverdue", "Failed"} {
@@ -100,9 +137,11 @@ func TestNodeOpsAreMonitored(t *testing.T) {
 	}
 }
 
-func parse(t *testing.T, where, expr string) {
+func parse(t *testing.T, where, expr string) parser.Expr {
 	t.Helper()
-	if _, err := parser.ParseExpr(expr); err != nil {
-		t.Errorf("%s: %s: %v", where, expr, err)
+	parsed, err := parser.ParseExpr(expr)
+	if err != nil {
+		t.Fatalf("%s: %s: %v", where, expr, err)
 	}
+	return parsed
 }
