@@ -22,6 +22,7 @@ type Policies struct {
 
 // Policy is a DeploymentPolicy with its windows in the next two weeks.
 type Policy struct {
+	v1alpha1.Outcome
 	Name     string    `json:"name"`
 	Scope    string    `json:"scope"`
 	Paused   bool      `json:"paused,omitempty"`
@@ -93,9 +94,11 @@ func splitDays(from time.Time, days int, open []Span) []Day {
 // ListPolicies describes all DeploymentPolicies, by name.
 func (v *Cluster) ListPolicies() *Policies {
 	out := &Policies{Now: v.Snapshot.Now.UTC(), Policies: []Policy{}}
+	users := v.Objects.PolicyUsers(v.Plan)
 	for _, p := range v.Objects.Policies {
 		item := Policy{
-			Name: p.Name, Scope: cmp.Or(string(p.Spec.Scope), string(v1alpha1.ScopeSkyhook)), Paused: p.Spec.Paused, Users: v.usersOf(p.Name),
+			Outcome: policy.BuildStatus(p, users[p.Name], v.Plan.Groups, out.Now).Outcome,
+			Name:    p.Name, Scope: cmp.Or(string(p.Spec.Scope), string(v1alpha1.ScopeSkyhook)), Paused: p.Spec.Paused, Users: v.usersOf(p.Name),
 			Windows: p.Spec.Windows != nil,
 		}
 		if item.Windows {

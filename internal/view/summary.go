@@ -16,11 +16,13 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // RolloutStatus is the status of one rollout.
 type RolloutStatus struct {
+	v1alpha1.Outcome
 	Name       rollout.Ref         `json:"name"`
 	Status     string              `json:"status"`
 	Nodes      int                 `json:"nodes"`
@@ -84,7 +86,9 @@ type runningTask struct {
 // SummarizeRollout returns the status of a rollout.
 func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 	if op := v.endedNodeOp(r); op != nil {
-		return summarizeEnded(op)
+		s := summarizeEnded(op)
+		s.Outcome = opreport.Status(v.Compiled.NodeOp(op), rollout.Report{}, nil).Outcome
+		return s
 	}
 	s := RolloutStatus{Name: r.Ref, Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{}}
 	if r.Broken != nil {
@@ -101,12 +105,14 @@ func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 	if hook == nil {
 		if op := v.NodeOpOf(r); op != nil {
 			s.setExpected(op.Status.EstimatedCompletion, v.Snapshot.Now)
+			s.Outcome = opreport.Status(v.Compiled.NodeOp(op), *report, v.Plan.Groups).Outcome
 		}
 		s.Status = s.deriveStatus(r)
 		return s
 	}
 	s.setExpected(hook.Status.EstimatedCompletion, v.Snapshot.Now)
-	s.Status = string(v.Compiled.Skyhook(hook).Status(*report, v.Plan.Groups).Status)
+	status := v.Compiled.Skyhook(hook).Status(*report, v.Plan.Groups)
+	s.Status, s.Outcome = string(status.Status), status.Outcome
 	for name, p := range hook.Spec.Packages {
 		s.Packages = append(s.Packages, name+" "+string(p.Version))
 	}

@@ -63,7 +63,7 @@ func formatPolicies(all *view.Policies) string {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "DeploymentPolicy %s: scope %s", p.Name, p.Scope)
+		fmt.Fprintf(&b, "DeploymentPolicy %s: %s (%s), scope %s", p.Name, p.Verdict, p.Reason, p.Scope)
 		if p.Paused {
 			b.WriteString(", paused")
 		}

@@ -28,7 +28,7 @@ func FormatOverview(p *output.Printer, all []view.RolloutStatus) string {
 	if len(all) == 0 {
 		return "There is no Skyhook and no NodeOp.\n"
 	}
-	header := []string{"NAME", "STATUS", "DONE", "PROGRESS", "BUSY", "FAILING", "WAITING", "LEFT", "WHY"}
+	header := []string{"NAME", "READY", "STATUS", "DONE", "PROGRESS", "BUSY", "FAILING", "WAITING", "LEFT", "WHY"}
 	var rows [][]string
 	for _, s := range all {
 		why := s.Problem
@@ -39,7 +39,7 @@ func FormatOverview(p *output.Printer, all []view.RolloutStatus) string {
 			why = fmt.Sprintf("%s: %s", output.Count(s.Reasons[0].Nodes, "node"), s.Reasons[0].Text)
 		}
 		rows = append(rows, []string{
-			view.ShortName(s.Name), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), formatBar(s.Complete, s.Nodes, 10),
+			view.ShortName(s.Name), string(s.Verdict), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), formatBar(s.Complete, s.Nodes, 10),
 			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), formatTimeLeft(&s), why,
 		})
 	}
@@ -69,7 +69,7 @@ func FormatRolloutDetails(s *view.RolloutStatus, p *output.Printer, wide bool) s
 	if paint := p.Painter(); paint != nil {
 		status = paint(status)
 	}
-	fmt.Fprintf(&b, "%s %s: %s\n", kind, name, status)
+	fmt.Fprintf(&b, "%s %s: %s\n  ready     %s (%s)\n", kind, name, status, s.Verdict, s.Reason)
 	if s.Problem != "" {
 		fmt.Fprintf(&b, "  not accepted: %s\n", s.Problem)
 	}
