@@ -5,15 +5,12 @@ package live
 
 import (
 	"context"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
-	lua "github.com/yuin/gopher-lua"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +19,6 @@ import (
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
-	"github.com/skyhook-k8s/skyhook/test/chart/render"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
@@ -34,13 +30,13 @@ type seen struct {
 
 type verdict struct {
 	object  *unstructured.Unstructured
-	kstatus status.Status // Flux, kpt, Helm 4
-	argo    string        // by the script of examples/gitops/argocd.yaml
-	ran     int           // how many pods had run on the node with the fewest of them
+	kstatus status.Status    // Flux, kpt, Helm 4
+	word    v1alpha1.Verdict // of the version, by which Argo CD goes; see test/chart/health
+	ran     int              // how many pods had run on the node with the fewest of them
 }
 
 // recordVersions records every version of the objects, by a watch, until the test ends.
-func recordVersions(t *testing.T, resource schema.GroupVersionResource, script string, ran func() int) *seen {
+func recordVersions(t *testing.T, resource schema.GroupVersionResource, ran func() int) *seen {
 	t.Helper()
 	c, err := dynamic.NewForConfig(plane.Config)
 	if err != nil {
@@ -62,7 +58,7 @@ func recordVersions(t *testing.T, resource schema.GroupVersionResource, script s
 			if !is || e.Type == watch.Deleted {
 				continue
 			}
-			v := verdict{object: u, argo: runHealthScript(t, script, u), ran: ran()}
+			v := verdict{object: u, word: wordOf(u), ran: ran()}
 			if r, err := status.Compute(u); err != nil {
 				t.Errorf("kstatus: %v", err)
 			} else {
@@ -89,72 +85,14 @@ func (s *seen) has(is func(verdict) bool) bool {
 	return false
 }
 
-// runHealthScript runs a health script as Argo CD does: the object is the global obj, and the result is a table with a status.
-func runHealthScript(t *testing.T, script string, u *unstructured.Unstructured) string {
-	l := lua.NewState()
-	defer l.Close()
-	l.SetGlobal("obj", toLua(l, u.Object))
-	if err := l.DoString(script); err != nil {
-		t.Errorf("the script for Argo CD: %v", err)
+// wordOf returns the verdict about the present generation; empty if there is none.
+func wordOf(u *unstructured.Unstructured) v1alpha1.Verdict {
+	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	word, _, _ := unstructured.NestedString(u.Object, "status", "verdict")
+	if observed != u.GetGeneration() {
 		return ""
 	}
-	table, is := l.Get(-1).(*lua.LTable)
-	if !is {
-		t.Errorf("the script for Argo CD returns %v", l.Get(-1))
-		return ""
-	}
-	return table.RawGetString("status").String()
-}
-
-// toLua converts JSON to a value of Lua.
-func toLua(l *lua.LState, of any) lua.LValue {
-	switch of := of.(type) {
-	case map[string]any:
-		t := l.NewTable()
-		for k, v := range of {
-			t.RawSetString(k, toLua(l, v))
-		}
-		return t
-	case []any:
-		t := l.NewTable()
-		for _, v := range of {
-			t.Append(toLua(l, v))
-		}
-		return t
-	case string:
-		return lua.LString(of)
-	case bool:
-		return lua.LBool(of)
-	case int64:
-		return lua.LNumber(of)
-	case float64:
-		return lua.LNumber(of)
-	}
-	return lua.LNil
-}
-
-// findHealthScript returns the script for a kind in the example for Argo CD.
-func findHealthScript(t *testing.T, kind string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "examples", "gitops", "argocd.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := render.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
-		found, _, err := unstructured.NestedString(o.Object, "data", "resource.customizations.health."+kind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if found != "" {
-			return found
-		}
-	}
-	t.Fatalf("examples/gitops/argocd.yaml has no script for %s", kind)
-	return ""
+	return v1alpha1.Verdict(word)
 }
 
 // TestHealth: Flux, Argo CD and kubectl wait take no Skyhook for healthy before it is, through a life with a rollout, an
@@ -166,7 +104,7 @@ func TestHealth(t *testing.T) {
 	requireGeneratedCRDs(t)
 	kubelet := w.StartKubelet()
 	nodes := []string{"n1", "n2", "n3"}
-	s := recordVersions(t, v1alpha1.GroupVersion.WithResource("skyhooks"), findHealthScript(t, "skyhook.nvidia.com_Skyhook"), func() int {
+	s := recordVersions(t, v1alpha1.GroupVersion.WithResource("skyhooks"), func() int {
 		fewest := len(kubelet.History("n1"))
 		for _, n := range nodes {
 			fewest = min(fewest, len(kubelet.History(n)))
@@ -195,21 +133,21 @@ spec:
 			}
 		}
 	}
-	w.Eventually("Flux and Argo CD take it for healthy", func() bool {
+	w.Eventually("Flux takes it for healthy, and so does the verdict", func() bool {
 		return s.has(func(v verdict) bool {
-			return v.object.GetGeneration() == w.GetSkyhook("healthy").Generation && v.kstatus == status.CurrentStatus && v.argo == "Healthy"
+			return v.object.GetGeneration() == w.GetSkyhook("healthy").Generation && v.kstatus == status.CurrentStatus && v.word == v1alpha1.VerdictReady
 		})
 	})
 	w.Patch(w.GetSkyhook("healthy"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":"true"}}}`)
 	say("three")
-	w.Eventually("Argo CD sees that it is paused", func() bool { return s.has(func(v verdict) bool { return v.argo == "Suspended" }) })
+	w.Eventually("the verdict says that it is paused", func() bool { return s.has(func(v verdict) bool { return v.word == v1alpha1.VerdictSuspended }) })
 	w.Patch(w.GetSkyhook("healthy"), `{"metadata":{"annotations":{"skyhook.nvidia.com/pause":null}}}`)
 	waitReady(t, "skyhook/healthy")
 
 	// a taint that is not tolerated blocks a node
 	w.Patch(w.GetNode("n1"), `{"spec":{"taints":[{"key":"dedicated","value":"x","effect":"NoSchedule"}]}}`)
 	say("four")
-	w.Eventually("Argo CD sees that it is blocked", func() bool { return s.has(func(v verdict) bool { return v.argo == "Degraded" }) })
+	w.Eventually("the verdict says that it is blocked", func() bool { return s.has(func(v verdict) bool { return v.word == v1alpha1.VerdictFailed }) })
 	w.Patch(w.GetNode("n1"), `{"spec":{"taints":null}}`)
 	waitReady(t, "skyhook/healthy")
 	mustKubectl(t, "delete", "skyhook", "healthy", "--timeout=2m")
@@ -218,8 +156,8 @@ spec:
 	defer s.mu.Unlock()
 	for _, v := range s.all {
 		truth := isHealthy(v.object)
-		if (v.kstatus == status.CurrentStatus) != truth || (v.argo == "Healthy") != truth {
-			t.Errorf("Flux says %s, Argo CD says %s, and it is so: %v of\n%v", v.kstatus, v.argo, truth, v.object.Object["status"])
+		if (v.kstatus == status.CurrentStatus) != truth || (v.word == v1alpha1.VerdictReady) != truth {
+			t.Errorf("Flux says %s, the verdict is %s, and it is so: %v of\n%v", v.kstatus, v.word, truth, v.object.Object["status"])
 		}
 		// the first generation takes two pods on each node, each edit one more
 		if pods := 1 + int(v.object.GetGeneration()); truth && v.ran < pods {
@@ -253,7 +191,7 @@ func TestNodeOpHealth(t *testing.T) {
 	w := testenv.New(t, plane, 2)
 	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly)
 	requireGeneratedCRDs(t)
-	s := recordVersions(t, opv1.GroupVersion.WithResource("nodeops"), findHealthScript(t, "operator.kairos.io_NodeOp"), func() int { return 0 })
+	s := recordVersions(t, opv1.GroupVersion.WithResource("nodeops"), func() int { return 0 })
 	_, end := startOperator(t, w.Namespace)
 	defer end()
 	for name, well := range map[string]bool{"good": true, "bad": false} { // one of them at a time, whichever is first
@@ -270,11 +208,11 @@ func TestNodeOpHealth(t *testing.T) {
 	defer s.mu.Unlock()
 	for _, v := range s.all {
 		phase, current := phaseOf(v.object), v.kstatus == status.CurrentStatus
-		if current != (phase == opv1.PhaseCompleted) || current != (v.argo == "Healthy") {
-			t.Errorf("NodeOp %s in phase %q: Flux says %s, Argo CD says %s", v.object.GetName(), phase, v.kstatus, v.argo)
+		if current != (phase == opv1.PhaseCompleted) || current != (v.word == v1alpha1.VerdictReady) {
+			t.Errorf("NodeOp %s in phase %q: Flux says %s, the verdict is %s", v.object.GetName(), phase, v.kstatus, v.word)
 		}
-		if (phase == opv1.PhaseFailed) != (v.argo == "Degraded") {
-			t.Errorf("NodeOp %s in phase %q: Argo CD says %s", v.object.GetName(), phase, v.argo)
+		if (phase == opv1.PhaseFailed) != (v.word == v1alpha1.VerdictFailed) || (phase == opv1.PhaseFailed) != (v.kstatus == status.FailedStatus) {
+			t.Errorf("NodeOp %s in phase %q: Flux says %s, the verdict is %s", v.object.GetName(), phase, v.kstatus, v.word)
 		}
 	}
 	if len(s.all) < 6 {
