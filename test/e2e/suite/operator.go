@@ -30,7 +30,10 @@ controllerManager:
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 5}
 `
 
-func (c *Cluster) installOperator(flags ...string) error { return c.installChart("chart", flags...) }
+// Tests say what they want of an object. What a new user gets is tested by the quick start and by `make disasters`.
+func (c *Cluster) installOperator(flags ...string) error {
+	return c.installChart("chart", append(flags, "--set", "profile=Compatible")...)
+}
 
 // InstallChart installs the chart in a directory, or goes over to it.
 func (c *Cluster) InstallChart(t *testing.T, chart string, flags ...string) {
