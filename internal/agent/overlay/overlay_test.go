@@ -117,7 +117,7 @@ func TestLinksOfUsersAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestTimeGrowsWithFiles: eight times as many files take about eight times as long, not 64 times.
+// TestTimeGrowsWithFiles: sixteen times as many files take about sixteen times as long, on a busy machine more, and not 256 times.
 func TestTimeGrowsWithFiles(t *testing.T) {
 	measure := func(files int) time.Duration {
 		fastest := time.Hour
@@ -139,8 +139,8 @@ func TestTimeGrowsWithFiles(t *testing.T) {
 		}
 		return fastest
 	}
-	few, many := measure(3000), measure(24000)
-	if t.Logf("%s and %s", few, many); many > 25*few {
-		t.Errorf("3000 files take %s, and 24000 take %s", few, many)
+	few, many := measure(3000), measure(48000)
+	if t.Logf("%s and %s", few, many); many > 100*few {
+		t.Errorf("3000 files take %s, and 48000 take %s", few, many)
 	}
 }
