@@ -25,20 +25,22 @@ import (
 
 // provingNodes are the nodes of a rollout on which its proofs are waited for.
 type provingNodes struct {
-	proofs node.Proofs
-	nodes  []*corev1.Node
+	proofs   node.Proofs
+	nodes    []*corev1.Node
+	admitted map[string]time.Time // when each was
 }
 
 // findProvingNodes returns the nodes whose proofs ask for more than the Node object shows, by rollout.
 func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
 	out := map[rollout.Ref]provingNodes{}
-	add := func(ref rollout.Ref, proofs node.Proofs, isProving func(*node.Node) bool) {
+	add := func(ref rollout.Ref, proofs node.Proofs, provingSince func(*node.Node) *time.Time) {
 		if !proofs.NeedsFindings() {
 			return
 		}
-		need := provingNodes{proofs: proofs}
+		need := provingNodes{proofs: proofs, admitted: map[string]time.Time{}}
 		for _, n := range o.Nodes {
-			if isProving(n) {
+			if at := provingSince(n); at != nil {
+				need.admitted[n.Name] = *at
 				need.nodes = append(need.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}})
 			}
 		}
@@ -48,12 +50,12 @@ func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
 	}
 	for _, s := range o.Skyhooks {
 		p, _ := o.policyOfSkyhook(s)
-		add(plan.Ref(s.Name), plan.Proofs(s, p), func(n *node.Node) bool { return plan.IsProving(s, n) })
+		add(plan.Ref(s.Name), plan.Proofs(s, p), func(n *node.Node) *time.Time { return plan.ProvingSince(s, n) })
 	}
 	for _, op := range o.NodeOps {
 		p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
 		operation := nodeop.NewOperation(op, p)
-		add(operation.Owner, operation.Proofs, operation.IsProving)
+		add(operation.Owner, operation.Proofs, operation.ProvingSince)
 	}
 	return out
 }
@@ -70,7 +72,7 @@ func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[roll
 	for _, ref := range slices.SortedFunc(maps.Keys(proving), rollout.Ref.Compare) {
 		need := proving[ref]
 		for i, proof := range need.proofs {
-			found, err := findMissingPods(ctx, v.options.Live, o, proof, need.nodes)
+			found, err := findMissingPods(ctx, v.options.Live, o, proof, need)
 			errs = append(errs, err)
 			o.Findings[ref] = append(o.Findings[ref], found)
 			for _, n := range need.nodes {
@@ -97,12 +99,15 @@ func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[roll
 }
 
 // findMissingPods returns which pods of the DaemonSets of a proof are missing, by node.
-func findMissingPods(ctx context.Context, live client.Reader, o *Objects, proof *v1alpha1.Proof, nodes []*corev1.Node) (map[string]string, error) {
-	if len(proof.DaemonSets) > 0 {
-		return gates.Pods{DaemonSets: proof.DaemonSets, Nodes: nodes}.FindMissing(ctx, live, o.Workloads)
+func findMissingPods(ctx context.Context, live client.Reader, o *Objects, proof *v1alpha1.Proof, need provingNodes) (map[string]string, error) {
+	switch {
+	case proof.AsBefore:
+		return gates.FindUnready(o.Workloads, need.admitted), nil
+	case len(proof.DaemonSets) > 0:
+		return gates.Pods{DaemonSets: proof.DaemonSets, Nodes: need.nodes}.FindMissing(ctx, live, o.Workloads)
 	}
-	found := make(map[string]string, len(nodes))
-	for _, n := range nodes {
+	found := make(map[string]string, len(need.nodes))
+	for _, n := range need.nodes {
 		found[n.Name] = ""
 	}
 	return found, nil

@@ -372,10 +372,10 @@ func (s *scenario) verdictOfReader(name string) rollout.Verdict {
 // TestDryRunOfNodeOp shows the same for a NodeOp.
 func TestDryRunOfNodeOp(t *testing.T) {
 	s := newScenario(t, 1)
-	s.createNodeOp("up", "tolerations: [{key: not/a/key, operator: Exists}]")
+	s.createNodeOp("up", "resources: {limits: {hugepages-2Mi: 2Mi}}")
 	s.nodeOpPasses(3, time.Second)
 	ready := meta.FindStatusCondition(s.getNodeOp("up").Status.Conditions, "Ready")
-	if ready == nil || !strings.Contains(ready.Message, "tolerations[") || len(s.listJobs()) > 0 {
+	if ready == nil || !strings.Contains(ready.Message, "HugePages") || len(s.listJobs()) > 0 {
 		t.Errorf("Ready is %v", ready)
 	}
 	if n := s.GetNode("n1"); len(n.Annotations) > 0 {

@@ -141,7 +141,7 @@ func StripWorkload(p *corev1.Pod) *corev1.Pod {
 	var ready []corev1.PodCondition
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
-			ready = append(ready, corev1.PodCondition{Type: c.Type, Status: c.Status})
+			ready = append(ready, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 		}
 	}
 	p.Status = corev1.PodStatus{Phase: p.Status.Phase, Conditions: ready, StartTime: p.Status.StartTime}

@@ -161,7 +161,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	if diff := cmp.Diff(everyValue, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	covered := strings.Join(everyValue, "\n") + "\nskyhook_pass_running_seconds{\nskyhook_other_operator{\nskyhook_other_operator_since_seconds{" // the latter two by TestOtherOperator
+	covered := strings.Join(everyValue, "\n") + "\nskyhook_pass_running_seconds{\nskyhook_other_operator{\nskyhook_other_operator_since_seconds{\nskyhook_build_info{" // the others by TestOtherOperator and TestBuildInfo
 	for name := range everyMetric(t) {
 		if !strings.Contains(covered, name+"{") {
 			t.Errorf("no value of %s is tested", name)
@@ -236,8 +236,6 @@ var everyValue = []string{
 	"skyhook_nodeop_nodes{up,ops,in_progress} 4",
 	"skyhook_nodeop_nodes{up,ops,skipped} 3",
 	"skyhook_nodeop_nodes{up,ops,waiting} 10",
-	"skyhook_nodeop_target_nodes{done,ops} 2",
-	"skyhook_nodeop_target_nodes{up,ops} 20",
 	"skyhook_nodeop_oldest_admission_seconds{up,ops} 30",
 	"skyhook_nodeop_oldest_drain_seconds{up,ops} 20",
 	"skyhook_nodeop_phase{done,ops,Failed} 1",
@@ -253,6 +251,8 @@ var everyValue = []string{
 	"skyhook_nodeop_stage_duration_seconds{command} 12 in 1",
 	"skyhook_nodeop_stage_failures_total{StageFailed,command} 1",
 	"skyhook_nodeop_suspended{up,ops} 1",
+	"skyhook_nodeop_target_nodes{done,ops} 2",
+	"skyhook_nodeop_target_nodes{up,ops} 20",
 	"skyhook_nodeop_upgrade_phase{up,ops,Initializing} 1",
 	"skyhook_nodeop_waiting_nodes{up,ops,Budget} 10",
 	"skyhook_oldest_admission_seconds{demo} 90",

@@ -248,6 +248,16 @@ func (n *Node) Allocatable(resource string) int64 {
 	return amount
 }
 
+// devices are the names of the extended resources that the node offers, such as nvidia.com/gpu.
+func (n *Node) devices() (out []string) {
+	for _, f := range n.Facts {
+		if name, isResource := strings.CutPrefix(f.Name, resourceFact("")); isResource && strings.Contains(name, "/") {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // facts are the conditions of others and the amounts of allocatable resources, by name.
 func facts(n *corev1.Node) []Fact {
 	var out []Fact

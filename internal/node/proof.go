@@ -6,6 +6,7 @@ package node
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,7 +32,7 @@ func NewProofs(proofs ...*v1alpha1.Proof) (out Proofs) {
 
 // NeedsPods reports whether the pods on a node are asked about.
 func (ps Proofs) NeedsPods() bool {
-	return slices.ContainsFunc(ps, func(p *v1alpha1.Proof) bool { return len(p.DaemonSets) > 0 })
+	return slices.ContainsFunc(ps, func(p *v1alpha1.Proof) bool { return p.AsBefore || len(p.DaemonSets) > 0 })
 }
 
 // NeedsFindings reports whether anything is asked about that the Node object does not show.
@@ -39,19 +40,18 @@ func (ps Proofs) NeedsFindings() bool {
 	return ps.NeedsPods() || slices.ContainsFunc(ps, func(p *v1alpha1.Proof) bool { return len(p.Objects) > 0 })
 }
 
-// Resources returns the names of all resources that are asked for.
-func (ps Proofs) Resources() (out []string) {
+// Offered returns how much a node offers of the resources that are asked for; nil if it offers none of them.
+func (ps Proofs) Offered(n *Node) (out map[string]int64) {
+	var names []string
 	for _, p := range ps {
 		for _, r := range p.Resources {
-			out = append(out, r.Name)
+			names = append(names, r.Name)
+		}
+		if p.AsBefore {
+			names = append(names, n.devices()...)
 		}
 	}
-	return out
-}
-
-// Offers returns how much of some resources the node offers; nil if it offers none of them.
-func (n *Node) Offers(resources []string) (out map[string]int64) {
-	for _, name := range resources {
+	for _, name := range names {
 		if amount := n.Allocatable(name); amount > 0 {
 			if out == nil {
 				out = map[string]int64{}
@@ -137,7 +137,12 @@ func (s ProofState) findMissing(i int, p *v1alpha1.Proof, n *Node) *rollout.Why 
 			return missing("the node offers %d of %s, and must offer %d%s", is, r.Name, want, before)
 		}
 	}
-	if len(p.DaemonSets) == 0 && len(p.Objects) == 0 {
+	for _, name := range slices.Sorted(maps.Keys(s.Offered)) {
+		if is := n.Allocatable(name); p.AsBefore && is < s.Offered[name] {
+			return missing("the node offers %d of %s, and must offer %d as when it was admitted", is, name, s.Offered[name])
+		}
+	}
+	if !(Proofs{p}).NeedsFindings() {
 		return nil
 	}
 	text, isChecked := s.Missing.of(i, n.Name)

@@ -4,6 +4,7 @@
 package nodeop
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -52,7 +53,7 @@ func NewOperation(o *v1alpha1.NodeOp, p *skyhookv1.DeploymentPolicy) *Operation 
 	if o.Spec.Profile == skyhookv1.ProfileRecommended {
 		out.TargetsAtStart, out.RemoveWithTTL = true, true
 		if p == nil {
-			out.Marks = profile.Marks
+			out.Marks, out.Proofs = profile.Marks, node.NewProofs(&profile.Proof)
 		}
 	}
 	return out
@@ -125,10 +126,12 @@ func (op *Operation) StateOn(n *node.Node) node.OpState {
 	return found
 }
 
-// IsProving reports whether all work of the NodeOp is done on a node and its proof is waited for.
-func (op *Operation) IsProving(n *node.Node) bool {
-	rec, isRecorded := op.RecordOn(n)
-	return isRecorded && rec.Admitted && rec.Proving != nil
+// ProvingSince returns when a node was admitted on which all work of the NodeOp is done and its proof is waited for; nil for others.
+func (op *Operation) ProvingSince(n *node.Node) *time.Time {
+	if rec, isRecorded := op.RecordOn(n); isRecorded && rec.Admitted && rec.Proving != nil {
+		return cmp.Or(rec.At, rec.Proving)
+	}
+	return nil
 }
 
 // Holder names the NodeOp in the marks of nodes.

@@ -21,6 +21,9 @@ func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy) v1alph
 	if p == nil || p.Spec.NodeMarks == nil {
 		fill(&spec.NodeMarks, Marks)
 	}
+	if p == nil || p.Spec.Proof == nil {
+		fill(&spec.Proof, Proof)
+	}
 	drain := v1alpha1.DrainConfig{}
 	if spec.DrainConfig != nil {
 		drain = *spec.DrainConfig
@@ -54,11 +57,15 @@ func FillPolicy(spec v1alpha1.DeploymentPolicySpec) v1alpha1.DeploymentPolicySpe
 		fill(&spec.Compartments[i].Budget.CountUnavailable, true)
 	}
 	fill(&spec.NodeMarks, Marks)
+	fill(&spec.Proof, Proof)
 	return spec
 }
 
 // Budget is that of an object without a policy and a budget.
 var Budget = v1alpha1.Budget{Percent: new(10), CountUnavailable: new(true)}
+
+// Proof is what must be true of a node before it is given back.
+var Proof = v1alpha1.Proof{AsBefore: true}
 
 // Marks are those of held nodes: load balancers send nothing there, and autoscalers do not remove the node.
 var Marks = v1alpha1.NodeMarks{Marks: []v1alpha1.NodeMark{v1alpha1.MarkExcludeFromLoadBalancers, v1alpha1.MarkDisableScaleDown, v1alpha1.MarkDoNotDisrupt}}

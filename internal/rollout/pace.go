@@ -75,13 +75,14 @@ func (m Memory) AfterBatch(p Pace, t Tally, epoch int64) Memory {
 	}
 	m.Completed, m.Failed, m.LastSize = t.Finished, t.Failures, ended
 	m.LastFailed = 100*t.Passed/ended < p.PassPercent
+	isFirst := m.Batch <= 1
 	m.Batch++
 	if !m.LastFailed {
 		m.ConsecutiveFailures = 0
 		return m
 	}
 	m.ConsecutiveFailures++
-	m.Stopped = m.Stopped || p.IsStoppedBy(m, t.Total)
+	m.Stopped = m.Stopped || p.IsStoppedBy(m, t.Total) || p.StopFirst && isFirst
 	return m
 }
 

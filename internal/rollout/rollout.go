@@ -153,7 +153,7 @@ type Pace struct {
 	Factor      int  // Exponential: multiplied after a passed batch, divided after a failed one
 	PassPercent int  // a batch passes when at least this share of it succeeded
 	StopAfter   int  // failed batches in a row that stop the group, up to SafetyLimit; 0 for never
-	StopFirst   bool // the first failure in the first batch stops the group, also before the batch ends
+	StopFirst   bool // a first batch that fails stops the group
 	SafetyLimit int  // percent of the group from which on failures neither reduce batches nor stop the group
 }
 

@@ -8,6 +8,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Proof is what must be true of a node before it is given back: after its last stage, while it is still cordoned and counts
 // against the budget.
 type Proof struct {
+	// AsBefore asks that the node offers as much of its devices as when it was admitted, and that the pods of all DaemonSets there are
+	// ready again. It is no field of the API: only a profile sets it.
+	AsBefore bool `json:"-"`
+
 	// nodeConditions are conditions that the node must have, at most 20.
 	// +optional
 	// +listType=map

@@ -191,6 +191,37 @@ func (p Pods) FindMissing(ctx context.Context, live client.Reader, pods map[stri
 	return missing, errors.Join(errs...)
 }
 
+// FindUnready says of each node, by when it was admitted, which pod of a DaemonSet there is not ready, though it was when the node was admitted
+// or came later; empty for a node without any. A node whose pods are not listed is left out.
+func FindUnready(pods map[string][]*corev1.Pod, admitted map[string]time.Time) map[string]string {
+	unready := map[string]string{}
+	for name, at := range admitted {
+		listed, isListed := pods[name]
+		if !isListed {
+			continue
+		}
+		unready[name] = ""
+		for _, p := range listed {
+			owner := metav1.GetControllerOf(p)
+			if owner == nil || owner.Kind != "DaemonSet" || isReady(p) || wasUnready(p, at) {
+				continue
+			}
+			text := fmt.Sprintf("pod %s/%s of DaemonSet %s is not ready", p.Namespace, p.Name, owner.Name)
+			if unready[name] == "" || text < unready[name] {
+				unready[name] = text
+			}
+		}
+	}
+	return unready
+}
+
+// wasUnready reports whether a pod that is not ready was not ready at some time either.
+func wasUnready(p *corev1.Pod, at time.Time) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && !c.LastTransitionTime.After(at)
+	})
+}
+
 // readDaemonSet reads a DaemonSet. A problem is what to say of a node if that fails.
 func readDaemonSet(ctx context.Context, live client.Reader, wanted v1alpha1.DaemonSetProof) (set *appsv1.DaemonSet, problem string, err error) {
 	title := fmt.Sprintf("DaemonSet %s/%s", wanted.Namespace, wanted.Name)

@@ -104,7 +104,7 @@ func (r *recorder) admit(a rollout.Action) node.Edit {
 		}
 		*rec = node.OpRecord{
 			Held: rec.Held, Admitted: true, Admission: rec.Admission + 1, At: new(node.WholeSeconds(r.in.Now)),
-			Order: a.Order, Batch: a.Batch, Group: a.Group, Offered: r.node.Offers(r.op.Proofs.Resources()),
+			Order: a.Order, Batch: a.Batch, Group: a.Group, Offered: r.op.Proofs.Offered(r.node),
 		}
 	})
 }

@@ -30,6 +30,8 @@ func (p *planner) markComplete() {
 func (u batchUpdater) update(plan *draftPlan) {
 	if u.usesMemory() {
 		u.updateMemory()
+	} else { // it had another pace when it stopped
+		u.memory = u.memory.Continued()
 	}
 	u.memory.Gone += u.goneNow
 	u.free = unlimited
@@ -119,9 +121,6 @@ func (u batchUpdater) updateFailures() {
 func (u batchUpdater) updateBatch() {
 	if u.admissible() > 0 {
 		u.memory = u.memory.WithBatch(u.ledger.Epoch)
-	}
-	if u.Pace.StopFirst && u.memory.Batch <= 1 && u.Lost > 0 && !u.memory.LastFailed { // a person may let the batch go on
-		u.memory.Stopped, u.memory.LastFailed = true, true
 	}
 	isOpen := u.Memory.From > 0 && u.Members > 0
 	isAllAdmitted := u.Members >= u.memory.Open || u.admissible() == 0

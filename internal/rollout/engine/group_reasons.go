@@ -41,9 +41,6 @@ func (g groupReasons) stopped() *rollout.Why {
 		if g.Failures > 0 {
 			failures += "; failed now: " + listNames(g.failedNames, g.Failures)
 		}
-		if g.memory.ConsecutiveFailures == 0 {
-			return "a node failed in the first batch: " + listNames(g.failedNames, g.Failures) + g.nameProfile()
-		}
 		return "the group stopped after " + failures
 	})
 }

@@ -4,6 +4,9 @@
 package plan
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 )
@@ -44,10 +47,13 @@ func Proofs(s *v1alpha1.Skyhook, p *v1alpha1.DeploymentPolicy) node.Proofs {
 	return node.ProofsOf(s.Spec.Proof, p)
 }
 
-// IsProving reports whether all work of a Skyhook is done on a node and its proof is waited for.
-func IsProving(s *v1alpha1.Skyhook, n *node.Node) bool {
+// ProvingSince returns when a node was admitted on which all work of a Skyhook is done and its proof is waited for; nil for others.
+func ProvingSince(s *v1alpha1.Skyhook, n *node.Node) *time.Time {
 	rec := n.Skyhook(s.Name).Record
-	return rec.Admitted && rec.Proving != nil && rec.Node == n.UID && rec.Skyhook == string(s.UID)
+	if rec.Admitted && rec.Proving != nil && rec.Node == n.UID && rec.Skyhook == string(s.UID) {
+		return cmp.Or(rec.At, rec.Proving)
+	}
+	return nil
 }
 
 // Profile returns the profile of the Skyhook. With a policy that is missing nothing begins, and no limits are looked for.

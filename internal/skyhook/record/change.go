@@ -296,7 +296,7 @@ func RemoveConditions(f *plan.Facts, n *node.Node) node.Edit {
 
 // offeredResources is how much of the resources that proofs ask for the node offers now; nil when they ask for none.
 func (r Recorder) offeredResources(n *node.Node) map[string]int64 {
-	return n.Offers(plan.Proofs(r.Facts.Skyhook, r.Facts.Policy).Resources())
+	return plan.Proofs(r.Facts.Skyhook, r.Facts.Policy).Offered(n)
 }
 
 // recordProving records that all work is done and the proof is waited for.
