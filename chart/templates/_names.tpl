@@ -26,13 +26,28 @@
 {{- include "skyhook.fullname" . -}}-skyhook-cleanup
 {{- end -}}
 
+{{- define "skyhook.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "skyhook.manager" .) -}}
+{{- end -}}
+
+{{/* The operator's ServiceAccount, as a subject of bindings. */}}
+{{- define "skyhook.subjects" -}}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "skyhook.serviceAccount" . }}
+    namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{/* The labels of every object. Those of the chart take precedence over commonLabels. */}}
 {{- define "skyhook.labels" -}}
-app.kubernetes.io/name: {{ include "skyhook.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ include "skyhook.tag" (list .Values.controllerManager.manager.image .) | trunc 63 | trimAll "-_." | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/part-of: skyhook-operator
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_." }}
+{{- merge (dict
+  "app.kubernetes.io/name" (include "skyhook.name" .)
+  "app.kubernetes.io/instance" .Release.Name
+  "app.kubernetes.io/version" (include "skyhook.tag" (list .Values.image .) | trunc 63 | trimAll "-_.")
+  "app.kubernetes.io/managed-by" .Release.Service
+  "app.kubernetes.io/part-of" "skyhook-operator"
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_.")
+) (.Values.commonLabels | default dict) | toYaml -}}
 {{- end -}}
 
 {{/*
@@ -42,7 +57,7 @@ since v0.17 have another one. The default is that of the predecessor's charts be
 {{- define "skyhook.selector" -}}
 {{- $found := lookup "apps/v1" "Deployment" .Release.Namespace (include "skyhook.manager" .) | default dict -}}
 {{- $default := dict "control-plane" "controller-manager" "app.kubernetes.io/name" (include "skyhook.name" .) "app.kubernetes.io/instance" .Release.Name -}}
-{{- .Values.controllerManager.selectorLabels | default (dig "spec" "selector" "matchLabels" dict $found) | default $default | toYaml -}}
+{{- .Values.selectorLabels | default (dig "spec" "selector" "matchLabels" dict $found) | default $default | toYaml -}}
 {{- end -}}
 
 {{/* The labels of the operator's pods, and of what is found by them. Those of the selector take precedence. */}}
@@ -77,6 +92,10 @@ out has the defaults of its operator.
 {{- dict "name" $name "why" $why | toYaml -}}
 {{- end -}}
 
+{{- define "skyhook.pullSecrets" -}}
+{{- range $i, $secret := .Values.imagePullSecrets }}{{ if $i }},{{ end }}{{ $secret.name }}{{ end -}}
+{{- end -}}
+
 {{/* Images: (list IMAGE ROOT) */}}
 {{- define "skyhook.tag" -}}
 {{- (index . 0).tag | default (index . 1).Chart.AppVersion -}}
@@ -88,10 +107,6 @@ out has the defaults of its operator.
 {{- with $image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
-{{- define "skyhook.pullSecret" -}}
-{{- .Values.imagePullSecret | default .Values.defaultImagePullSecret -}}
-{{- end -}}
-
 {{/* The port of an address such as :8080; empty if nothing listens. */}}
 {{- define "skyhook.port" -}}
 {{- regexFind "[0-9]+$" (toString .) | trimPrefix "0" -}}
@@ -99,29 +114,7 @@ out has the defaults of its operator.
 
 {{/* Not empty if metrics are served only to subjects that the API server allows. */}}
 {{- define "skyhook.guarded" -}}
-{{- $env := .Values.controllerManager.manager.env -}}
-{{- if and (include "skyhook.port" $env.metricsPort) (eq (toString $env.metricsSecure) "true") -}}true{{- end -}}
-{{- end -}}
-
-{{/* The volume with a token for the API server, as Kubernetes would mount it. */}}
-{{- define "skyhook.token" -}}
-- name: token
-  projected:
-    defaultMode: 0444
-    sources:
-      - serviceAccountToken:
-          path: token
-          expirationSeconds: 3607
-      - configMap:
-          name: kube-root-ca.crt
-          items:
-            - key: ca.crt
-              path: ca.crt
-      - downwardAPI:
-          items:
-            - path: namespace
-              fieldRef:
-                fieldPath: metadata.namespace
+{{- if and (include "skyhook.port" .Values.settings.metricsPort) (eq (toString .Values.settings.metricsSecure) "true") -}}true{{- end -}}
 {{- end -}}
 
 {{/* The annotations of an object of the clean-up hook, with its weight. */}}
@@ -135,6 +128,6 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 The name of the default DeploymentPolicy; empty for none.
 */}}
 {{- define "skyhook.defaultPolicy" -}}
-{{- $name := .Values.controllerManager.manager.env.defaultDeploymentPolicy -}}
+{{- $name := .Values.settings.defaultDeploymentPolicy -}}
 {{- if .Values.defaultDeploymentPolicy.create }}{{ $name | default "skyhook-default" }}{{ else }}{{ $name }}{{ end }}
 {{- end }}

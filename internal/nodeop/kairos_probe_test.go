@@ -21,7 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
-var probeConfig = nodeop.Config{AgentImage: "example.org/agent:v1", Namespace: "skyhook", LabelKairos: true, PullSecret: "registry"}
+var probeConfig = nodeop.Config{AgentImage: "example.org/agent:v1", Namespace: "skyhook", LabelKairos: true, PullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}}
 
 // probeEnv is an environment whose nodes are probed for Kairos.
 type probeEnvironment struct {

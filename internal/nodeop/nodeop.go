@@ -22,6 +22,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -56,14 +57,14 @@ const (
 // Config is the configuration of the operator.
 type Config struct {
 	AgentImage    string
-	DefaultImage  string   // of a NodeOp that names none
-	SentinelImage string   // creates the file that the reboot waits for; empty for the agent image
-	CopyDirRoot   string   // on the host, for records
-	LogRoot       string   // on the host
-	Namespace     string   // of the operator, where Kairos probes run
-	PullSecret    string   // for the agent's image there; empty for none
-	LabelKairos   bool     // probe nodes for Kairos
-	Namespaces    []string // whose NodeOps are executed; empty for all
+	DefaultImage  string                        // of a NodeOp that names none
+	SentinelImage string                        // creates the file that the reboot waits for; empty for the agent image
+	CopyDirRoot   string                        // on the host, for records
+	LogRoot       string                        // on the host
+	Namespace     string                        // of the operator, where Kairos probes run
+	PullSecrets   []corev1.LocalObjectReference // for the agent's image there
+	LabelKairos   bool                          // probe nodes for Kairos
+	Namespaces    []string                      // whose NodeOps are executed; empty for all
 }
 
 // Compiled is a NodeOp as the engine knows it, with what is needed to carry a plan out and to report about it.

@@ -60,7 +60,7 @@ type NodeOpSettings struct {
 	NodeOpDefaultImage  string   `json:"nodeOpDefaultImage"`
 	NodeOpSentinelImage string   `json:"nodeOpSentinelImage,omitempty"`
 	NodeOpNamespaces    []string `json:"nodeOpNamespaces,omitempty"` // empty for all
-	KairosLabels        bool     `json:"kairosLabels,omitempty"`
+	KairosLabels        bool     `json:"kairosLabels"`
 }
 
 // ProcessSettings are settings that no decision depends on: they are in no dump. The plugin must not read the file of a token because a
@@ -102,7 +102,7 @@ func (o *Options) Skyhook(version string) plan.Config {
 func (o *Options) NodeOps() nodeop.Config {
 	return nodeop.Config{
 		Namespace: o.Namespace, AgentImage: o.AgentImage, DefaultImage: o.NodeOpDefaultImage, SentinelImage: o.NodeOpSentinelImage,
-		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), PullSecret: o.ImagePullSecret,
+		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), PullSecrets: plan.PullSecrets(o.ImagePullSecret),
 		LabelKairos: o.KairosLabels, Namespaces: o.NodeOpNamespaces,
 	}
 }

@@ -9,11 +9,14 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 func with(pairs ...string) func(string) (string, bool) {
@@ -33,7 +36,7 @@ func read(t *testing.T, env func(string) (string, bool), args ...string) *Option
 	return o
 }
 
-// The defaults are those that published manifests expect, except for leader election.
+// The defaults are those of the chart, which published manifests expect, too, but for the agent's image, logs and leader election.
 func TestDefaults(t *testing.T) {
 	o := read(t, with())
 	c := o.Skyhook("")
@@ -43,12 +46,12 @@ func TestDefaults(t *testing.T) {
 		{"COPY_DIR_ROOT", c.CopyDirRoot, "/var/lib/skyhook"},
 		{"AGENT_LOG_ROOT", c.LogRoot, "/var/log/skyhook"},
 		{"PAUSE_IMAGE", c.PauseImage, "registry.k8s.io/pause:3.10"},
-		{"AGENT_IMAGE", c.AgentImage, "ghcr.io/nvidia/skyhook/agent:latest"},
+		{"AGENT_IMAGE", c.AgentImage, "ghcr.io/skyhook-k8s/skyhook/agent:latest"},
 		{"METRICS_PORT", o.MetricsAddress, ":8080"},
 		{"PROBE_PORT", o.ProbeAddress, ":8081"},
 		{"LOG_ENCODER", o.LogEncoder, "json"},
-		{"LOG_LEVEL", o.LogLevel, "debug"},
-		{"LOG_STACK_TRACE_LEVEL", o.LogStackLevel, "warn"},
+		{"LOG_LEVEL", o.LogLevel, "info"},
+		{"LOG_STACK_TRACE_LEVEL", o.LogStackLevel, "panic"},
 		{"LOG_TIME_ENCODER", o.LogTimeEncoder, "rfc3339"},
 		{"STAGE_DEADLINE", c.StageDeadline.String(), "1h0m0s"},
 		{"INTERRUPT_DEADLINE", c.InterruptDeadline.String(), "30m0s"},
@@ -98,6 +101,7 @@ func TestWrong(t *testing.T) {
 		{with("COPY_DIR_ROOT", "var/lib"), nil, `--copy-dir-root (COPY_DIR_ROOT): "var/lib" is not an absolute path below /`},
 		{with("AGENT_LOG_ROOT", "/"), nil, `--agent-log-root (AGENT_LOG_ROOT): "/" is not an absolute path below /`},
 		{with("IMAGE_PULL_SECRET", "A B"), nil, `--image-pull-secret (IMAGE_PULL_SECRET): "A B" is not the name of a Secret`},
+		{with("IMAGE_PULL_SECRET", "a, B"), nil, `"B" is not the name of a Secret`},
 		{with("RUNTIME_REQUIRED_TAINT", "a=b:NoSchedule-"), nil, `removes a taint: leave the - at its end out`},
 		{with("RUNTIME_REQUIRED_TAINT", "a=b"), nil, `"a=b" is not a taint: write key=value:Effect`},
 		{with("RUNTIME_REQUIRED_TAINT", "a=b:Sometimes"), nil, `"a=b:Sometimes" is not a taint`},
@@ -163,5 +167,14 @@ func TestDocumented(t *testing.T) {
 		if row := "| `--" + option.Flag + "` | `" + option.Env + "` | " + initial; !strings.Contains(string(page), row) {
 			t.Errorf("docs/operations.md has no row that begins with %q", row)
 		}
+	}
+}
+
+// Pods of packages and Kairos probes name all Secrets.
+func TestPullSecrets(t *testing.T) {
+	o := read(t, with("IMAGE_PULL_SECRET", "a, b"))
+	want := []corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}}
+	if got, probe := plan.PullSecrets(o.Skyhook("").ImagePullSecret), o.NodeOps().PullSecrets; !slices.Equal(got, want) || !slices.Equal(probe, want) {
+		t.Errorf("packages are pulled with %v, probes with %v", got, probe)
 	}
 }

@@ -135,6 +135,14 @@ func checkNamespaces(text string) error {
 	return errors.Join(errs...)
 }
 
+func checkSecrets(text string) error {
+	var errs []error
+	for _, secret := range plan.PullSecrets(text) {
+		errs = append(errs, checkNameOf("a Secret")(secret.Name))
+	}
+	return errors.Join(errs...)
+}
+
 func checkEndpoints(text string) error {
 	if text == "" {
 		return nil

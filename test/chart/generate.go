@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command chart writes config/, for those who install with kubectl instead of Helm: what the chart makes of its default
-// values, and samples. Nothing there is written by hand.
+// values, and samples. Nothing there is written by hand. It copies the values of the chart to where its templates can read them.
 package main
 
 import (
@@ -46,6 +46,13 @@ func write() error {
 	if err != nil {
 		return err
 	}
+	text, err := defaults(root)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, defaultsFile), text, 0o644); err != nil {
+		return fmt.Errorf("writing %s: %w", defaultsFile, err)
+	}
 	dir := filepath.Join(root, "config")
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("clearing %s: %w", dir, err)
@@ -60,6 +67,25 @@ func write() error {
 		}
 	}
 	return nil
+}
+
+// defaultsFile has the values of the chart once more: templates cannot read values.yaml, and compare values with their defaults.
+const defaultsFile = "chart/files/defaults.yaml"
+
+func defaults(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, "chart", "values.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the values: %w", err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		return nil, fmt.Errorf("reading the values: %w", err)
+	}
+	out, err := yaml.Marshal(values)
+	if err != nil {
+		return nil, fmt.Errorf("writing the values: %w", err)
+	}
+	return append([]byte("# Generated from values.yaml by `make generate`. Do not edit.\n"), out...), nil
 }
 
 // config is what belongs into config/, by file.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,6 +24,13 @@ func TestUpToDate(t *testing.T) {
 	want, err := config(root)
 	if err != nil {
 		t.Fatal(err)
+	}
+	values, err := defaults(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(root, defaultsFile)); err != nil || !bytes.Equal(text, values) {
+		t.Errorf("%s is not what values.yaml has: run make generate (%v)", defaultsFile, err)
 	}
 	got := map[string][]byte{}
 	dir := filepath.Join(root, "config")

@@ -170,7 +170,7 @@ func TestValuesExplained(t *testing.T) {
 
 // hiddenValues are valid values that values.yaml does not list.
 var hiddenValues = []string{
-	"nameOverride", "fullnameOverride", "global", "selectorMigration",
+	"global", "selectorMigration", "webhook", "webhookService", "kubernetesClusterDomain", "controllerManager.kubeRbacProxy", "controllerManager.manager.env.enableWebhooks",
 	"controllerManager.manager.env.jobStageTimeout", "controllerManager.manager.env.jobBackoffLimit",
 	"controllerManager.manager.env.jobTtlSucceeded", "controllerManager.manager.env.jobTtlFailed",
 	"controllerManager.manager.env.legacyCleanupDelay", "controllerManager.manager.env.publishLegacyMetrics",

@@ -4,6 +4,7 @@
 package kairos
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -170,8 +171,6 @@ func newProbe(config nodeop.Config, n *node.Node) *corev1.Pod {
 			Volumes: []corev1.Volume{{Name: volumeEtc, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc", Type: new(corev1.HostPathDirectory)}}}},
 		},
 	}
-	if config.PullSecret != "" {
-		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: config.PullSecret}}
-	}
+	out.Spec.ImagePullSecrets = slices.Clone(config.PullSecrets)
 	return out
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,16 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
+
+// PullSecrets are the Secrets that a pod names, of names that are separated by commas.
+func PullSecrets(names string) (secrets []corev1.LocalObjectReference) {
+	for name := range strings.SplitSeq(names, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			secrets = append(secrets, corev1.LocalObjectReference{Name: name})
+		}
+	}
+	return secrets
+}
 
 func (c Config) stageDeadline() time.Duration {
 	if c.StageDeadline > 0 {
@@ -59,7 +70,7 @@ type Config struct {
 	RuntimeTaint      corev1.Taint
 	ReapplyOnReboot   bool
 	TrustAgentReboots bool               // a successful interrupt pod proves a reboot (REBOOT_PROOF=agent)
-	ImagePullSecret   string             // in Namespace; empty for none
+	ImagePullSecret   string             // in Namespace, several separated by commas; empty for none
 	ServiceAccount    string             // of the pods; empty for the namespace's default
 	OwnAccount        string             // of the operators, in Namespace: no drain evicts their pods; empty when unknown
 	PodLayout         v1alpha1.PodLayout // for Skyhooks that do not say how stages become pods; empty for Compatible

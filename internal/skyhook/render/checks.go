@@ -108,8 +108,6 @@ func (r Renderer) newCheckPod(name, label string, n *node.Node, spec corev1.PodS
 		Spec: spec,
 	}
 	out.Spec.ServiceAccountName, out.Spec.Tolerations = r.Facts.Config.ServiceAccount, r.tolerations()
-	if r.Facts.Config.ImagePullSecret != "" {
-		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.Facts.Config.ImagePullSecret}}
-	}
+	out.Spec.ImagePullSecrets = plan.PullSecrets(r.Facts.Config.ImagePullSecret)
 	return out
 }

@@ -118,9 +118,7 @@ func (r Renderer) renderPod(st *plan.Step, p *node.PackageRecord, n *node.Node) 
 	if p.Attempts > 0 {
 		out.Annotations[podstate.AnnotationAttempts] = strconv.Itoa(p.Attempts)
 	}
-	if r.Facts.Config.ImagePullSecret != "" {
-		out.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: r.Facts.Config.ImagePullSecret}}
-	}
+	out.Spec.ImagePullSecrets = plan.PullSecrets(r.Facts.Config.ImagePullSecret)
 	return out
 }
 

@@ -139,7 +139,7 @@ func TestRelease(t *testing.T) {
 			waitObserved(w, "simple")
 			end()
 			mustHelm(t, c.then, w.Namespace, "rollback", releaseName, "1")
-			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly)
+			mustHelm(t, c.then, w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=true")
 			_, end = startOperator(t, w.Namespace)
 			waitObserved(w, "simple")
 			if after := slices.Concat(kubelet.History("n1"), kubelet.History("n2")); !slices.Equal(after, history) || w.GetSkyhook("simple").UID != before {
@@ -254,7 +254,7 @@ func TestUninstallIsHeld(t *testing.T) {
 	w := testenv.New(t, plane, 1)
 	w.StartKubelet()
 	startJobController(t, w.Namespace)
-	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.jobTimeoutSeconds=40")
+	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=true,cleanup.jobTimeoutSeconds=40")
 	requireGeneratedCRDs(t)
 	_, end := startOperator(t, w.Namespace)
 	w.Apply(simple)

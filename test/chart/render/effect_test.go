@@ -21,7 +21,6 @@ var settings = map[string]struct{ env, value string }{
 	"agentLogRoot":            {"AGENT_LOG_ROOT", "/opt/log"},
 	"leaderElection":          {"LEADER_ELECTION", "false"},
 	"waitForOtherOperators":   {"WAIT_FOR_OTHER_OPERATORS", "false"},
-	"logLevel":                {"LOG_LEVEL", "debug"},
 	"logEncoder":              {"LOG_ENCODER", "console"},
 	"logTimeEncoder":          {"LOG_TIME_ENCODER", "epoch"},
 	"logStackTraceLevel":      {"LOG_STACK_TRACE_LEVEL", "error"},
@@ -51,17 +50,17 @@ var settings = map[string]struct{ env, value string }{
 	"parallelNodes":           {"PARALLEL_NODES", "64"},
 }
 
-// Every setting below env reaches the operator under the name it reads. That the operator reads these names is seen
+// Every setting reaches the operator under the name it reads. That the operator reads these names is seen
 // where it runs with them.
 func TestSettings(t *testing.T) {
 	var values map[string]any
 	if err := yaml.Unmarshal(valuesFile(t), &values); err != nil {
 		t.Fatal(err)
 	}
-	for name := range descend(t, values, "controllerManager", "manager", "env") {
+	for name := range descend(t, values, "settings") {
 		c, known := settings[name]
 		if !known {
-			t.Errorf("env.%s is not in this test: what does it do?", name)
+			t.Errorf("settings.%s is not in this test: what does it do?", name)
 			continue
 		}
 		raw, err := json.Marshal(c.value)
@@ -71,10 +70,10 @@ func TestSettings(t *testing.T) {
 		if name == "prometheusTokenFile" {
 			raw = append(raw, ", prometheusEndpoints: https://prometheus.example.com"...)
 		}
-		changed := "controllerManager: {replicas: 1, podDisruptionBudget: null, manager: {env: {" + name + ": " + string(raw) + "}}}"
+		changed := "{replicaCount: 1, settings: {" + name + ": " + string(raw) + "}}"
 		before, after := environmentOf(findManager(t, renderChart(t, ""))), environmentOf(findManager(t, renderChart(t, changed)))
 		if before[c.env] == c.value || after[c.env] != c.value {
-			t.Errorf("env.%s: %s is %q, and by default %q; want %q", name, c.env, after[c.env], before[c.env], c.value)
+			t.Errorf("settings.%s: %s is %q, and by default %q; want %q", name, c.env, after[c.env], before[c.env], c.value)
 		}
 	}
 }
@@ -107,81 +106,88 @@ func descend(t *testing.T, m map[string]any, path ...string) map[string]any {
 // others are values that change what is rendered, and what they change it to: for each leaf of values.yaml that is no
 // setting of the environment.
 var others = map[string]struct{ values, appears string }{
-	"profile":                    {"profile: Compatible", `{"name":"PROFILE","value":"Compatible"}`},
-	"controllerManager.replicas": {"controllerManager: {replicas: 3}", `"replicas":3`},
-	"controllerManager.podDisruptionBudget.minAvailable":                          {"controllerManager: {replicas: 3, podDisruptionBudget: {minAvailable: 2}}", `"minAvailable":2`},
-	"controllerManager.tolerations":                                               {"controllerManager: {tolerations: [{key: t1, operator: Exists}]}", `"tolerations":[{"key":"t1","operator":"Exists"}]`},
-	"controllerManager.selectors":                                                 {"controllerManager: {selectors: {s1: v1}}", `"nodeSelector":{"s1":"v1"}`},
-	"controllerManager.nodeAffinity.matchExpressions":                             {"controllerManager: {nodeAffinity: {matchExpressions: [{key: m1, operator: Exists}]}}", `{"key":"kubernetes.io/os","operator":"In","values":["linux"]},{"key":"m1","operator":"Exists"}`},
-	"controllerManager.priorityClassName":                                         {"controllerManager: {priorityClassName: p1}", `"priorityClassName":"p1"`},
-	"controllerManager.serviceAccount.annotations":                                {"controllerManager: {serviceAccount: {annotations: {a1: v1}}}", `"annotations":{"a1":"v1"}`},
-	"controllerManager.selectorLabels":                                            {"controllerManager: {selectorLabels: {l0: v0}}", `"matchLabels":{"l0":"v0"}`},
-	"controllerManager.podAnnotations":                                            {"controllerManager: {podAnnotations: {a3: v3}}", `"annotations":{"a3":"v3","kubectl.kubernetes.io/default-container":"manager"}`},
-	"controllerManager.topologySpreadConstraints":                                 {"controllerManager: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: z1, whenUnsatisfiable: DoNotSchedule}], selectorLabels: {l0: v0}}", `"topologySpreadConstraints":[{"labelSelector":{"matchLabels":{"l0":"v0"}},"maxSkew":1,"topologyKey":"z1","whenUnsatisfiable":"DoNotSchedule"}]`},
-	"controllerManager.extraVolumes":                                              {"controllerManager: {extraVolumes: [{name: v4, emptyDir: {}}]}", `{"emptyDir":{},"name":"v4"}]`},
-	"controllerManager.manager.extraEnv":                                          {"controllerManager: {manager: {extraEnv: [{name: E1, value: x}]}}", `{"name":"E1","value":"x"}]`},
-	"controllerManager.manager.extraVolumeMounts":                                 {"controllerManager: {manager: {extraVolumeMounts: [{name: v4, mountPath: /x}]}}", `{"mountPath":"/x","name":"v4"}]`},
-	"controllerManager.manager.image.repository":                                  {"controllerManager: {manager: {image: {repository: r/o}}}", `"image":"r/o:v0.1.0"`},
-	"controllerManager.manager.image.tag":                                         {"controllerManager: {manager: {image: {tag: t1}}}", `skyhook/operator:t1"`},
-	"controllerManager.manager.image.digest":                                      {"controllerManager: {manager: {image: {digest: 'sha256:" + digest + "'}}}", `skyhook/operator:v0.1.0@sha256:` + digest},
-	"controllerManager.manager.image.pullPolicy":                                  {"controllerManager: {manager: {image: {pullPolicy: Always}}}", `"imagePullPolicy":"Always"`},
-	"controllerManager.manager.agent.repository":                                  {"controllerManager: {manager: {agent: {repository: r/a}}}", `{"name":"AGENT_IMAGE","value":"r/a:v0.1.0"}`},
-	"controllerManager.manager.agent.tag":                                         {"controllerManager: {manager: {agent: {tag: t1}}}", `skyhook/agent:t1"`},
-	"controllerManager.manager.agent.digest":                                      {"controllerManager: {manager: {agent: {tag: t1, digest: 'sha256:" + digest + "'}}}", `skyhook/agent:t1@sha256:` + digest},
-	"controllerManager.manager.resources":                                         {"controllerManager: {manager: {resources: {requests: {cpu: 7m}}}}", `"resources":{"requests":{"cpu":"7m"}}`},
-	"estimatedNodeCount":                                                          {"estimatedNodeCount: 4000", `"memory":"808Mi"`},
-	"estimatedPackageCount":                                                       {"{estimatedNodeCount: 4000, estimatedPackageCount: 5}", `"memory":"1032Mi"`},
-	"imagePullSecret":                                                             {"imagePullSecret: s1", `"imagePullSecrets":[{"name":"s1"}]`},
-	"defaultImagePullSecret":                                                      {"defaultImagePullSecret: s2", `{"name":"IMAGE_PULL_SECRET","value":"s2"}`},
-	"useHostNetwork":                                                              {"useHostNetwork: true", `"hostNetwork":true`},
-	"kubernetesClusterDomain":                                                     {"kubernetesClusterDomain: d1", `{"name":"KUBERNETES_CLUSTER_DOMAIN","value":"d1"}`},
-	"limitRange.default.cpu":                                                      {"limitRange: {default: {cpu: 2}}", `"default":{"cpu":2,"memory":"512Mi"}`},
-	"limitRange.default.memory":                                                   {"limitRange: {default: {memory: 2Gi}}", `"default":{"cpu":"500m","memory":"2Gi"}`},
-	"limitRange.defaultRequest.cpu":                                               {"limitRange: {defaultRequest: {cpu: 1m}}", `"defaultRequest":{"cpu":"1m","memory":"256Mi"}`},
-	"limitRange.defaultRequest.memory":                                            {"limitRange: {defaultRequest: {memory: 1Mi}}", `"defaultRequest":{"cpu":"250m","memory":"1Mi"}`},
-	"rbac.aggregateToOperator":                                                    {"rbac: {aggregateToOperator: false}", ""},
-	"rbac.createSkyhookViewerRole":                                                {"rbac: {createSkyhookViewerRole: true}", `"name":"skyhook-viewer-role"`},
-	"rbac.createSkyhookEditorRole":                                                {"rbac: {createSkyhookEditorRole: true}", `"name":"skyhook-editor-role"`},
-	"crds.install":                                                                {"crds: {install: false}", ""},
-	"defaultDeploymentPolicy.create":                                              {"defaultDeploymentPolicy: {create: true}", `"name":"DEFAULT_DEPLOYMENT_POLICY","value":"skyhook-default"`},
-	"defaultDeploymentPolicy.spec.default.budget.percent":                         {"defaultDeploymentPolicy: {create: true, spec: {default: {budget: {percent: 20}}}}", `{\"budget\":{\"percent\":20}`},
-	"defaultDeploymentPolicy.spec.default.strategy.fixed.initialBatch":            {"defaultDeploymentPolicy: {create: true, spec: {default: {strategy: {fixed: {initialBatch: 7}}}}}", `\"initialBatch\":7`},
-	"defaultDeploymentPolicy.spec.default.strategy.fixed.failureThreshold":        {"defaultDeploymentPolicy: {create: true, spec: {default: {strategy: {fixed: {failureThreshold: 3}}}}}", `\"failureThreshold\":3`},
-	"defaultDeploymentPolicy.spec.default.strategy.fixed.safetyLimit":             {"defaultDeploymentPolicy: {create: true, spec: {default: {strategy: {fixed: {safetyLimit: 30}}}}}", `\"safetyLimit\":30`},
-	"admissionWarnings.create":                                                    {"admissionWarnings: {create: false}", ""},
-	"cleanup.enabled":                                                             {"cleanup: {enabled: false}", ""},
-	"cleanup.guardRemoval":                                                        {"cleanup: {guardRemoval: true}", "skyhook-operator-guard-role"},
-	"cleanup.jobTimeoutSeconds":                                                   {"cleanup: {jobTimeoutSeconds: 600}", `"activeDeadlineSeconds":600`},
-	"networkPolicy.enabled":                                                       {"networkPolicy: {enabled: false}", ""},
-	"networkPolicy.metricsFrom":                                                   {"networkPolicy: {metricsFrom: [{podSelector: {}}]}", `"from":[{"podSelector":{}}]`},
-	"networkPolicy.egress":                                                        {"networkPolicy: {egress: [{ports: [{port: 6443}]}]}", `"egress":[{"ports":[{"port":6443}]}]`},
-	"metricsService.type":                                                         {"metricsService: {type: NodePort}", `"type":"NodePort"`},
-	"metricsService.annotations.prometheus.io/scrape":                             {"metricsService: {annotations: {prometheus.io/scrape: 'false'}}", `"prometheus.io/scrape":"false"`},
-	"metricsService.annotations.prometheus.io/port":                               {"metricsService: {annotations: {prometheus.io/port: '1'}}", `"prometheus.io/port":"1"`},
-	"metricsService.annotations.prometheus.io/scheme":                             {"metricsService: {annotations: {prometheus.io/scheme: https}}", `"prometheus.io/scheme":"https"`},
-	"metricsService.ports":                                                        {"metricsService: {ports: [{name: p1, port: 8443, targetPort: metrics}]}", `"ports":[{"name":"p1","port":8443,"targetPort":"metrics"}]`},
-	"metrics.addServiceAccountBinding":                                            {"metrics: {addServiceAccountBinding: true}", `"subjects":[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]`},
-	"metrics.serviceAccountName":                                                  {"metrics: {addServiceAccountBinding: true, serviceAccountName: n1}", `"name":"n1","namespace":"monitoring"`},
-	"metrics.serviceAccountNamespace":                                             {"metrics: {addServiceAccountBinding: true, serviceAccountNamespace: n2}", `"name":"prometheus","namespace":"n2"`},
-	"metrics.tlsSecret":                                                           {"{metrics: {tlsSecret: s5, serviceMonitor: {enabled: true}}, controllerManager: {manager: {env: {metricsSecure: 'true'}}}}", `"tlsConfig":{"ca":{"secret":{"key":"ca.crt","name":"s5"}},"serverName":"skyhook-operator-controller-manager-metrics-service.skyhook.svc"}`},
-	"metrics.serviceMonitor.insecureSkipVerify":                                   {"{metrics: {serviceMonitor: {enabled: true, insecureSkipVerify: true}}, controllerManager: {manager: {env: {metricsSecure: 'true'}}}}", `"tlsConfig":{"insecureSkipVerify":true}`},
-	"metrics.serviceMonitor.enabled":                                              {"metrics: {serviceMonitor: {enabled: true}}", `"kind":"ServiceMonitor"`},
-	"metrics.serviceMonitor.interval":                                             {"metrics: {serviceMonitor: {enabled: true, interval: 7s}}", `"interval":"7s"`},
-	"metrics.serviceMonitor.labels":                                               {"metrics: {serviceMonitor: {enabled: true, labels: {l1: v1}}}", `"l1":"v1"`},
-	"metrics.prometheusRule.enabled":                                              {"metrics: {prometheusRule: {enabled: true}}", `"kind":"PrometheusRule"`},
-	"metrics.prometheusRule.labels":                                               {"metrics: {prometheusRule: {enabled: true, labels: {l2: v2}}}", `"l2":"v2"`},
-	"metrics.dashboards.enabled":                                                  {"metrics: {dashboards: {enabled: true}}", `"name":"skyhook-skyhook-operator-dashboards"`},
-	"metrics.dashboards.labels.grafana_dashboard":                                 {"metrics: {dashboards: {enabled: true, labels: {grafana_dashboard: mine}}}", `"grafana_dashboard":"mine"`},
-	"metrics.dashboards.annotations":                                              {"metrics: {dashboards: {enabled: true, annotations: {a2: v2}}}", `"annotations":{"a2":"v2"}`},
-	"controllerManager.manager.containerSecurityContext.allowPrivilegeEscalation": {"controllerManager: {manager: {containerSecurityContext: {allowPrivilegeEscalation: true}}}", `"allowPrivilegeEscalation":true`},
-	"controllerManager.manager.containerSecurityContext.readOnlyRootFilesystem":   {"controllerManager: {manager: {containerSecurityContext: {readOnlyRootFilesystem: false}}}", `"readOnlyRootFilesystem":false`},
-	"controllerManager.manager.containerSecurityContext.capabilities.drop":        {"controllerManager: {manager: {containerSecurityContext: {capabilities: {drop: [CHOWN]}}}}", `"drop":["CHOWN"]`},
+	"profile":                          {"profile: Compatible", `{"name":"PROFILE","value":"Compatible"}`},
+	"replicaCount":                     {"replicaCount: 3", `"replicas":3`},
+	"podDisruptionBudget.minAvailable": {"{replicaCount: 3, podDisruptionBudget: {minAvailable: 2}}", `"minAvailable":2`},
+	"tolerations":                      {"tolerations: [{key: t1, operator: Exists}]", `"tolerations":[{"key":"t1","operator":"Exists"}]`},
+	"nodeSelector":                     {"nodeSelector: {s1: v1}", `"nodeSelector":{"s1":"v1"}`},
+	"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms": {"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: m1, operator: Exists}]}]}}}", `"nodeSelectorTerms":[{"matchExpressions":[{"key":"m1","operator":"Exists"}]}]`},
+	"priorityClassName":                      {"priorityClassName: p1", `"priorityClassName":"p1"`},
+	"serviceAccount.annotations":             {"serviceAccount: {annotations: {a1: v1}}", `"annotations":{"a1":"v1"}`},
+	"selectorLabels":                         {"selectorLabels: {l0: v0}", `"matchLabels":{"l0":"v0"}`},
+	"podAnnotations":                         {"podAnnotations: {a3: v3}", `"annotations":{"a3":"v3","kubectl.kubernetes.io/default-container":"manager"}`},
+	"topologySpreadConstraints":              {"{topologySpreadConstraints: [{maxSkew: 1, topologyKey: z1, whenUnsatisfiable: DoNotSchedule}], selectorLabels: {l0: v0}}", `"topologySpreadConstraints":[{"labelSelector":{"matchLabels":{"l0":"v0"}},"maxSkew":1,"topologyKey":"z1","whenUnsatisfiable":"DoNotSchedule"}]`},
+	"extraVolumes":                           {"extraVolumes: [{name: v4, emptyDir: {}}]", `{"emptyDir":{},"name":"v4"}]`},
+	"extraEnv":                               {"extraEnv: [{name: E1, value: x}]", `{"name":"E1","value":"x"}]`},
+	"extraVolumeMounts":                      {"extraVolumeMounts: [{name: v4, mountPath: /x}]", `{"mountPath":"/x","name":"v4"}]`},
+	"image.repository":                       {"image: {repository: r/o}", `"image":"r/o:v0.1.0"`},
+	"image.tag":                              {"image: {tag: t1}", `skyhook/operator:t1"`},
+	"image.digest":                           {"image: {digest: 'sha256:" + digest + "'}", `skyhook/operator:v0.1.0@sha256:` + digest},
+	"image.pullPolicy":                       {"image: {pullPolicy: Always}", `"imagePullPolicy":"Always"`},
+	"agentImage.repository":                  {"agentImage: {repository: r/a}", `{"name":"AGENT_IMAGE","value":"r/a:v0.1.0"}`},
+	"agentImage.tag":                         {"agentImage: {tag: t1}", `skyhook/agent:t1"`},
+	"agentImage.digest":                      {"agentImage: {tag: t1, digest: 'sha256:" + digest + "'}", `skyhook/agent:t1@sha256:` + digest},
+	"resources":                              {"resources: {requests: {cpu: 7m}}", `"resources":{"requests":{"cpu":"7m"}}`},
+	"nameOverride":                           {"nameOverride: n5", `"name":"skyhook-n5-controller-manager"`},
+	"fullnameOverride":                       {"fullnameOverride: n6", `"name":"n6-controller-manager"`},
+	"podLabels":                              {"podLabels: {l9: v9}", `"l9":"v9"`},
+	"commonLabels":                           {"commonLabels: {l8: v8}", `"l8":"v8"`},
+	"serviceAccount.create":                  {"serviceAccount: {create: false, name: n7}", `"serviceAccountName":"n7"`},
+	"serviceAccount.name":                    {"serviceAccount: {name: n7}", `{"kind":"ServiceAccount","name":"n7","namespace":"skyhook"}`},
+	"podSecurityContext.runAsNonRoot":        {"podSecurityContext: {runAsNonRoot: false}", `"runAsNonRoot":false`},
+	"podSecurityContext.runAsUser":           {"podSecurityContext: {runAsUser: 7}", `"runAsUser":7`},
+	"podSecurityContext.runAsGroup":          {"podSecurityContext: {runAsGroup: 7}", `"runAsGroup":7`},
+	"podSecurityContext.seccompProfile.type": {"podSecurityContext: {seccompProfile: {type: Unconfined}}", `"type":"Unconfined"`},
+	"extraArgs":                              {"extraArgs: [--default-interval=1m]", `"args":["--default-interval=1m"]`},
+	"logLevel":                               {"logLevel: debug", `{"name":"LOG_LEVEL","value":"debug"}`},
+	"estimatedNodeCount":                     {"estimatedNodeCount: 4000", `"memory":"832Mi"`},
+	"estimatedPackageCount":                  {"{estimatedNodeCount: 4000, estimatedPackageCount: 5}", `"memory":"1056Mi"`},
+	"imagePullSecrets":                       {"imagePullSecrets: [{name: s1}, {name: s2}]", `{"name":"IMAGE_PULL_SECRET","value":"s1,s2"}`},
+	"hostNetwork":                            {"hostNetwork: true", `"hostNetwork":true`},
+	"limitRange.default.cpu":                 {"limitRange: {default: {cpu: 2}}", `"default":{"cpu":2,"memory":"512Mi"}`},
+	"limitRange.default.memory":              {"limitRange: {default: {memory: 2Gi}}", `"default":{"cpu":"500m","memory":"2Gi"}`},
+	"limitRange.defaultRequest.cpu":          {"limitRange: {defaultRequest: {cpu: 1m}}", `"defaultRequest":{"cpu":"1m","memory":"256Mi"}`},
+	"limitRange.defaultRequest.memory":       {"limitRange: {defaultRequest: {memory: 1Mi}}", `"defaultRequest":{"cpu":"250m","memory":"1Mi"}`},
+	"rbac.aggregateToOperator":               {"rbac: {aggregateToOperator: false}", ""},
+	"rbac.createSkyhookViewerRole":           {"rbac: {createSkyhookViewerRole: true}", `"name":"skyhook-viewer-role"`},
+	"rbac.createSkyhookEditorRole":           {"rbac: {createSkyhookEditorRole: true}", `"name":"skyhook-editor-role"`},
+	"crds.install":                           {"crds: {install: false}", ""},
+	"defaultDeploymentPolicy.create":         {"defaultDeploymentPolicy: {create: true}", `"name":"DEFAULT_DEPLOYMENT_POLICY","value":"skyhook-default"`},
+	"defaultDeploymentPolicy.spec.default.budget.percent":                  {"defaultDeploymentPolicy: {create: true, spec: {default: {budget: {percent: 20}}}}", `{\"budget\":{\"percent\":20}`},
+	"defaultDeploymentPolicy.spec.default.strategy.fixed.initialBatch":     {"defaultDeploymentPolicy: {create: true, spec: {default: {strategy: {fixed: {initialBatch: 7}}}}}", `\"initialBatch\":7`},
+	"defaultDeploymentPolicy.spec.default.strategy.fixed.failureThreshold": {"defaultDeploymentPolicy: {create: true, spec: {default: {strategy: {fixed: {failureThreshold: 3}}}}}", `\"failureThreshold\":3`},
+	"defaultDeploymentPolicy.spec.default.strategy.fixed.safetyLimit":      {"defaultDeploymentPolicy: {create: true, spec: {default: {strategy: {fixed: {safetyLimit: 30}}}}}", `\"safetyLimit\":30`},
+	"admissionWarnings.create":                                             {"admissionWarnings: {create: false}", ""},
+	"cleanup.enabled":                                                      {"cleanup: {enabled: true}", `-skyhook-cleanup"`},
+	"cleanup.guardRemoval":                                                 {"cleanup: {guardRemoval: true}", "skyhook-operator-guard-role"},
+	"cleanup.jobTimeoutSeconds":                                            {"cleanup: {enabled: true, jobTimeoutSeconds: 600}", `"activeDeadlineSeconds":600`},
+	"networkPolicy.enabled":                                                {"networkPolicy: {enabled: false}", ""},
+	"networkPolicy.metricsFrom":                                            {"networkPolicy: {metricsFrom: [{podSelector: {}}]}", `"from":[{"podSelector":{}}]`},
+	"networkPolicy.egress":                                                 {"networkPolicy: {egress: [{ports: [{port: 6443}]}]}", `"egress":[{"ports":[{"port":6443}]}]`},
+	"metricsService.type":                                                  {"metricsService: {type: NodePort}", `"type":"NodePort"`},
+	"metricsService.annotations.prometheus.io/scrape":                      {"metricsService: {annotations: {prometheus.io/scrape: 'false'}}", `"prometheus.io/scrape":"false"`},
+	"metricsService.annotations.prometheus.io/port":                        {"metricsService: {annotations: {prometheus.io/port: '1'}}", `"prometheus.io/port":"1"`},
+	"metricsService.annotations.prometheus.io/scheme":                      {"metricsService: {annotations: {prometheus.io/scheme: https}}", `"prometheus.io/scheme":"https"`},
+	"metricsService.ports":                                                 {"metricsService: {ports: [{name: p1, port: 8443, targetPort: metrics}]}", `"ports":[{"name":"p1","port":8443,"targetPort":"metrics"}]`},
+	"metrics.addServiceAccountBinding":                                     {"metrics: {addServiceAccountBinding: true}", `"subjects":[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]`},
+	"metrics.serviceAccountName":                                           {"metrics: {addServiceAccountBinding: true, serviceAccountName: n1}", `"name":"n1","namespace":"monitoring"`},
+	"metrics.serviceAccountNamespace":                                      {"metrics: {addServiceAccountBinding: true, serviceAccountNamespace: n2}", `"name":"prometheus","namespace":"n2"`},
+	"metrics.tlsSecret":                                                    {"{metrics: {tlsSecret: s5, serviceMonitor: {enabled: true}}, settings: {metricsSecure: 'true'}}", `"tlsConfig":{"ca":{"secret":{"key":"ca.crt","name":"s5"}},"serverName":"skyhook-operator-controller-manager-metrics-service.skyhook.svc"}`},
+	"metrics.serviceMonitor.insecureSkipVerify":                            {"{metrics: {serviceMonitor: {enabled: true, insecureSkipVerify: true}}, settings: {metricsSecure: 'true'}}", `"tlsConfig":{"insecureSkipVerify":true}`},
+	"metrics.serviceMonitor.enabled":                                       {"metrics: {serviceMonitor: {enabled: true}}", `"kind":"ServiceMonitor"`},
+	"metrics.serviceMonitor.interval":                                      {"metrics: {serviceMonitor: {enabled: true, interval: 7s}}", `"interval":"7s"`},
+	"metrics.serviceMonitor.labels":                                        {"metrics: {serviceMonitor: {enabled: true, labels: {l1: v1}}}", `"l1":"v1"`},
+	"metrics.prometheusRule.enabled":                                       {"metrics: {prometheusRule: {enabled: true}}", `"kind":"PrometheusRule"`},
+	"metrics.prometheusRule.labels":                                        {"metrics: {prometheusRule: {enabled: true, labels: {l2: v2}}}", `"l2":"v2"`},
+	"metrics.dashboards.enabled":                                           {"metrics: {dashboards: {enabled: true}}", `"name":"skyhook-skyhook-operator-dashboards"`},
+	"metrics.dashboards.labels.grafana_dashboard":                          {"metrics: {dashboards: {enabled: true, labels: {grafana_dashboard: mine}}}", `"grafana_dashboard":"mine"`},
+	"metrics.dashboards.annotations":                                       {"metrics: {dashboards: {enabled: true, annotations: {a2: v2}}}", `"annotations":{"a2":"v2"}`},
+	"securityContext.allowPrivilegeEscalation":                             {"securityContext: {allowPrivilegeEscalation: true}", `"allowPrivilegeEscalation":true`},
+	"securityContext.readOnlyRootFilesystem":                               {"securityContext: {readOnlyRootFilesystem: false}", `"readOnlyRootFilesystem":false`},
+	"securityContext.capabilities.drop":                                    {"securityContext: {capabilities: {drop: [CHOWN]}}", `"drop":["CHOWN"]`},
 }
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
-// ignored are values that are accepted and change nothing but the notes.
-var ignored = []string{"controllerManager.kubeRbacProxy", "webhook", "webhookService"}
 
 // Every other value changes what is rendered, in the way this table says.
 func TestEffects(t *testing.T) {
@@ -191,7 +197,7 @@ func TestEffects(t *testing.T) {
 	}
 	defaults := renderedText(t, renderChart(t, ""))
 	for _, leaf := range leafPaths("", values) {
-		if strings.HasPrefix(leaf, "controllerManager.manager.env.") || slices.Contains(ignored, leaf) {
+		if strings.HasPrefix(leaf, "settings.") {
 			continue
 		}
 		c, known := others[leaf]

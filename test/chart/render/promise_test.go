@@ -158,7 +158,7 @@ func TestGuardedMetrics(t *testing.T) {
 
 // TestPods: nothing of ours runs as root, writes to its root, or gets a token that does not expire.
 func TestPods(t *testing.T) {
-	r := renderChart(t, "")
+	r := renderChart(t, "cleanup: {enabled: true}")
 	for what, pod := range map[string]corev1.PodSpec{"operator": findDeployment(t, r).Spec.Template.Spec, "clean-up": findJob(t, r).Spec.Template.Spec} {
 		s, c := pod.SecurityContext, pod.Containers[0].SecurityContext
 		if s == nil || !*s.RunAsNonRoot || *s.RunAsUser != 10001 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
@@ -190,12 +190,12 @@ func TestPods(t *testing.T) {
 // TestResources: computed from the estimates, unless given.
 func TestResources(t *testing.T) {
 	for _, c := range []struct{ values, cpuLimit, memoryLimit, cpu, memory string }{
-		{"", "1000m", "512Mi", "500m", "256Mi"},
-		{"{estimatedNodeCount: 1000, estimatedPackageCount: 2}", "1000m", "512Mi", "500m", "256Mi"},
-		{"{estimatedNodeCount: 2501, estimatedPackageCount: 1}", "1001m", "578Mi", "500m", "289Mi"},
-		{"{estimatedNodeCount: 5000, estimatedPackageCount: 10}", "2", "1592Mi", "500m", "796Mi"},
-		{"{estimatedNodeCount: 10000, estimatedPackageCount: 0}", "4", "1592Mi", "1", "796Mi"},
-		{"{estimatedNodeCount: 0, estimatedPackageCount: 0}", "1000m", "512Mi", "500m", "256Mi"},
+		{"", "1000m", "512Mi", "100m", "128Mi"},
+		{"{estimatedNodeCount: 1000, estimatedPackageCount: 2}", "1000m", "512Mi", "100m", "192Mi"},
+		{"{estimatedNodeCount: 2501, estimatedPackageCount: 1}", "1001m", "602Mi", "251m", "301Mi"},
+		{"{estimatedNodeCount: 5000, estimatedPackageCount: 10}", "2", "1616Mi", "500m", "808Mi"},
+		{"{estimatedNodeCount: 10000, estimatedPackageCount: 0}", "4", "1616Mi", "1", "808Mi"},
+		{"{estimatedNodeCount: 0, estimatedPackageCount: 0}", "1000m", "512Mi", "100m", "128Mi"},
 		{"{estimatedNodeCount: 5000, controllerManager: {manager: {resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 100m, memory: 128Mi}}}}}", "1", "1Gi", "100m", "128Mi"},
 	} {
 		r := findManager(t, renderChart(t, c.values)).Resources
@@ -403,10 +403,9 @@ func TestSwitches(t *testing.T) {
 		{"networkPolicy: {enabled: false}", []string{"NetworkPolicy"}},
 		{"controllerManager: {podDisruptionBudget: {minAvailable: 0}}", []string{"PodDisruptionBudget"}},
 		{"controllerManager: {podDisruptionBudget: {minAvailable: false}}", []string{"PodDisruptionBudget"}},
-		{"cleanup: {enabled: false}", []string{"Job"}},
 		{"crds: {install: false}", []string{"CustomResourceDefinition"}},
 		{"controllerManager: {manager: {env: {metricsPort: '0'}}}", []string{"Service"}},
-		{"", []string{"ServiceMonitor", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Secret", "Namespace"}},
+		{"", []string{"Job", "ServiceMonitor", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Secret", "Namespace"}},
 	} {
 		r := renderChart(t, c.values)
 		for _, u := range slices.Concat(r.Objects, r.Hooks) {

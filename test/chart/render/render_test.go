@@ -78,11 +78,11 @@ func environmentOf(c corev1.Container) map[string]string {
 // matrix are values that a person could have, with what is special about them.
 var matrix = map[string]string{
 	"defaults":      "",
-	"one replica":   "controllerManager: {replicas: 1, podDisruptionBudget: {minAvailable: 0}}",
+	"one replica":   "replicaCount: 1",
 	"no leader":     "controllerManager: {replicas: 1, podDisruptionBudget: null, manager: {env: {leaderElection: false}}}",
 	"host network":  "useHostNetwork: true",
 	"nothing extra": "{limitRange: null, networkPolicy: {enabled: false}, cleanup: {enabled: false}, crds: {install: false}, defaultImagePullSecret: null, controllerManager: {podDisruptionBudget: {minAvailable: null}, nodeAffinity: null, serviceAccount: null, manager: {env: {metricsPort: '0', probePort: '0'}}}}",
-	"everything": "{rbac: {createSkyhookViewerRole: true, createSkyhookEditorRole: true}, metrics: {addServiceAccountBinding: true, serviceMonitor: {enabled: true, labels: {team: a}}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}, " +
+	"everything": "{cleanup: {enabled: true}, rbac: {createSkyhookViewerRole: true, createSkyhookEditorRole: true}, metrics: {addServiceAccountBinding: true, serviceMonitor: {enabled: true, labels: {team: a}}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}, " +
 		"imagePullSecret: mine, estimatedNodeCount: 5000, estimatedPackageCount: 10, networkPolicy: {metricsFrom: [{namespaceSelector: {}}]}, " +
 		"controllerManager: {replicas: 3, podDisruptionBudget: {minAvailable: 50%}, tolerations: [{operator: Exists}], selectors: {pool: system}, priorityClassName: system-cluster-critical, serviceAccount: {annotations: {a: b}}, manager: {image: {tag: v9, pullPolicy: Always}}}}",
 	"affinity":            "controllerManager: {nodeAffinity: {matchExpressions: [{key: pool, operator: In, values: [system]}]}}",

@@ -53,7 +53,7 @@ func TestChart(t *testing.T) {
 		cluster.Exec(t, n, "rm -f /var/log/stages")
 	}
 	notes := cluster.Helm(t, append([]string{"install", release, "chart", "--namespace", suite.OperatorNamespace, "--create-namespace", "--wait", "--timeout", "10m",
-		"--set", "cleanup.jobTimeoutSeconds=60", "--set", "controllerManager.selectors.e2e=install"}, cluster.ImageFlags()...)...)
+		"--set", "cleanup.enabled=true,cleanup.jobTimeoutSeconds=60", "--set", "nodeSelector.e2e=install"}, cluster.ImageFlags()...)...)
 	for _, want := range []string{"is installed in namespace skyhook", "kubectl rollout status", "node-init-secret", "waits up to 60 seconds"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not contain %q:\n%s", want, notes)
@@ -81,7 +81,7 @@ func TestChart(t *testing.T) {
 	}
 	requireStages("apply, config")
 
-	cluster.Helm(t, "upgrade", release, "chart", "--namespace", suite.OperatorNamespace, "--wait", "--timeout", "10m", "--reuse-values", "--set", "controllerManager.manager.env.logLevel=debug")
+	cluster.Helm(t, "upgrade", release, "chart", "--namespace", suite.OperatorNamespace, "--wait", "--timeout", "10m", "--reuse-values", "--set", "logLevel=debug")
 	requireOperators(t, nodes)
 	cluster.Kubectl(t, "patch", "skyhook", "diary", "--type=merge", "-p", `{"spec":{"priority":7}}`) // so that the new operator has to act
 	waitReady("diary")

@@ -19,8 +19,9 @@ const (
 	OperatorSelector = "control-plane=controller-manager"
 )
 
-// A failed node is left within seconds, and one replica must not block the drain of its node.
+// The names are those that charts of releases before know, too. A failed node is left within seconds, and one replica must not block the drain of its node.
 const operatorValues = `
+cleanup: {enabled: true}
 controllerManager:
   replicas: 1
   podDisruptionBudget: null
