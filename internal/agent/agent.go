@@ -141,6 +141,9 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 		m.Reason, m.Lines = a.redact.Replace(f.Error()), f.Lines
 		a.Log.Error("ended", "outcome", m.Outcome, "class", m.Class, "exit", m.Class.ExitCode(), "reason", m.Reason)
 	} else {
+		if a.Mode.HasSteps() {
+			m.Boot, _ = a.Host.BootID() // empty if it is unknown
+		}
 		a.Log.Info("ended", "outcome", m.Outcome, "ran", m.Ran, "skipped", m.Skipped, "reason", m.Reason)
 	}
 	a.resultLock.Lock()

@@ -113,7 +113,7 @@ type PackageRecord struct {
 	Interrupt  string              `json:"interrupt,omitempty"`  // SKYHOOK_INTERRUPT_ID, while this package's interrupt runs
 	Payload    *v1alpha1.Interrupt `json:"payload,omitempty"`    // what that interrupt does, merged with those it covers
 	By         string              `json:"by,omitempty"`         // task whose interrupt covers this package's
-	Boot       string              `json:"boot,omitempty"`       // boot id before the interrupt; when finished, the one it finished in
+	Boot       string              `json:"boot,omitempty"`       // boot in which its last stage succeeded, or before its interrupt; when finished, the one it finished in
 	Since      *time.Time          `json:"since,omitempty"`      // when this stage began, with all its attempts
 	Done       []StageTime         `json:"done,omitempty"`       // stages that succeeded since the admission; when finished, those of the last run
 	Attempts   int                 `json:"attempts,omitempty"`   // failed ones of this stage

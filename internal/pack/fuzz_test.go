@@ -106,7 +106,7 @@ func FuzzMessage(f *testing.F) {
 				t.Fatalf("%+v comes back as %+v", m, again)
 			}
 		}
-		m = Message{Outcome: Retry, Package: s, Version: s, Mode: Mode(s), Class: Class(s), Reason: s, Step: s, Signal: s, Agent: s,
+		m = Message{Outcome: Retry, Package: s, Version: s, Mode: Mode(s), Class: Class(s), Reason: s, Step: s, Signal: s, Agent: s, Boot: s,
 			Reboot: &Reboot{From: s, To: s}, Lines: strings.Split(s, "\n"), Drift: &Drift{Wrote: []DriftWrite{{Path: s, Check: Mode(s), Step: s}}, Files: []DriftFile{{Path: s, What: s}}, NotCheckable: s}}
 		out := m.Encode()
 		if got, ok := DecodeMessage(string(out)); !ok || len(out) > MaxMessage || got.Outcome != Retry {

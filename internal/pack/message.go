@@ -44,6 +44,8 @@ type Message struct {
 	Checked bool
 	// Reboot is set by a reboot that was seen to happen.
 	Reboot *Reboot
+	// Boot is the boot of the host in which a stage succeeded.
+	Boot string
 	// RefusesRollback is Config.RefusesRollback of the package that ran.
 	RefusesRollback bool
 	// Drift is set by a check for drift that could look.
@@ -83,6 +85,7 @@ type wireMessage struct {
 	Skipped  int      `json:"skipped,omitempty"`
 	Checked  bool     `json:"checked,omitempty"`
 	Reboot   *Reboot  `json:"bootIDs,omitempty"`
+	Boot     string   `json:"boot,omitempty"`
 	Drift    *Drift   `json:"drift,omitempty"`
 	Agent    string   `json:"agent,omitempty"`
 	Lines    []string `json:"lines,omitempty"`
@@ -104,7 +107,7 @@ func (m Message) EncodeWithin(limit int) []byte {
 		Mode: Mode(clipToJSON(string(m.Mode), 32)), Step: clipToJSON(m.Step, 160),
 		Exit: m.Exit, Signal: clipToJSON(m.Signal, 32), Reason: clipToJSON(m.Reason, 512),
 		Ran: m.Ran, Skipped: m.Skipped, Checked: m.Checked, Agent: clipToJSON(m.Agent, 64), Drift: m.Drift.clip(),
-		RefusesRollback: m.RefusesRollback,
+		RefusesRollback: m.RefusesRollback, Boot: clipToJSON(m.Boot, 64),
 	}
 	if m.Duration > 0 {
 		w.Duration = m.Duration.Round(time.Millisecond).String()
@@ -152,7 +155,7 @@ func DecodeMessage(s string) (Message, bool) {
 		Outcome: w.Outcome, Class: w.Class, Reason: w.Reason, Step: w.Step,
 		Exit: w.Exit, Signal: w.Signal, Ran: w.Ran, Skipped: w.Skipped, Checked: w.Checked,
 		Reboot: w.Reboot, Drift: w.Drift, Lines: w.Lines,
-		RefusesRollback: w.RefusesRollback,
+		RefusesRollback: w.RefusesRollback, Boot: clipToJSON(w.Boot, 64),
 	}
 	if w.Duration != "" {
 		d, err := time.ParseDuration(w.Duration)

@@ -36,6 +36,10 @@ func TestMessage(t *testing.T) {
 	if got, ok := DecodeMessage(string(refusing.Encode())); !ok || !cmp.Equal(refusing, got) {
 		t.Errorf("decoded %v: %s", ok, cmp.Diff(refusing, got))
 	}
+	booted := Message{Mode: ModeApply, Outcome: Succeeded, Boot: "a"}
+	if got, ok := DecodeMessage(string(booted.Encode())); !ok || !cmp.Equal(booted, got) {
+		t.Errorf("decoded %v: %s", ok, cmp.Diff(booted, got))
+	}
 	checked := Message{Mode: ModeApplyCheck, Outcome: Failed, Class: CheckFailed, Checked: true}
 	if got, ok := DecodeMessage(string(checked.Encode())); !ok || !cmp.Equal(checked, got) {
 		t.Errorf("decoded %v: %s", ok, cmp.Diff(checked, got))
@@ -81,7 +85,7 @@ func TestMessageFits(t *testing.T) {
 	everywhere := func(s string) Message {
 		return Message{
 			Agent: s, Package: s, Version: s, Mode: Mode(s), Outcome: Failed, Class: Class(s), Reason: s, Step: s, Signal: s,
-			Duration: 1<<63 - 1, Ran: 1 << 62, Skipped: 1 << 62, Reboot: &Reboot{From: s, To: s}, Lines: []string{s, s, s},
+			Duration: 1<<63 - 1, Ran: 1 << 62, Skipped: 1 << 62, Boot: s, Reboot: &Reboot{From: s, To: s}, Lines: []string{s, s, s},
 			Drift: &Drift{Checks: []Mode{Mode(s)}, Files: []DriftFile{{Path: s, What: s}, {Path: s, What: s}}, Wrote: []DriftWrite{{Path: s, Check: Mode(s), Step: s}, {Path: s}}, NotCheckable: s},
 		}
 	}

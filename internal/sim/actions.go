@@ -93,7 +93,7 @@ func (w actionWriter) patchNode() error {
 	case rollout.VerbCount:
 		w.target.Drain.PodsRecorded = w.action.Pods
 	case rollout.VerbJoin:
-		w.target.Reboot = &rollout.SharedReboot{Boot: w.node.BootID, Tasks: w.action.Covers}
+		w.target.Reboot = rollout.NewSharedReboot(w.node.BootID, w.action.Covers)
 	case rollout.VerbRun:
 		if w.action.Drained {
 			w.target.Drain.PodsRecorded = 0

@@ -42,6 +42,7 @@ type testCluster struct {
 	serial   int
 	fails    map[string]int // by task id: how often its pod fails before it succeeds
 	hangs    map[string]bool
+	endsIn   map[string]string      // by task: the boot of which its agent speaks
 	before   map[string]*Compiled   // of the passes before, by Skyhook
 	shown    map[string]*corev1.Pod // pods as a cache shows them, which nobody changes
 	kept     int                    // nodes that were taken over from a pass before
@@ -470,6 +471,9 @@ func (w *testCluster) advancePod(s *v1alpha1.Skyhook, node string, task *rollout
 		}
 	}
 	message := ""
+	if boot := w.endsIn[task.ID]; boot != "" {
+		message = string(pack.Message{Mode: pack.ModeApply, Outcome: pack.Succeeded, Boot: boot}.Encode())
+	}
 	if strings.Contains(w.payload(pod), string(v1alpha1.InterruptReboot)) {
 		n := w.node(node)
 		from := n.Status.NodeInfo.BootID

@@ -86,9 +86,7 @@ func (c *nodeCompiler) completePart(part *podstate.Pod, state v1alpha1.NodeState
 	if !isOpen || p == nil || st == nil || p.Run != part.Run {
 		return false
 	}
-	if part.Refuses != nil {
-		p.Refuses = *part.Refuses
-	}
+	part.UpdateRecord(p)
 	rec.Proving = nil
 	c.facts.CompleteStage(st, state, rec, n, p)
 	return true

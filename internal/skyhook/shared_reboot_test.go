@@ -128,6 +128,32 @@ func TestSharedReboot(t *testing.T) {
 	}
 }
 
+// TestCrashBeforeSharedReboot: a node crashes before the last stage has ended, and reports its new boot after it is recorded. That boot is
+// the shared reboot only if the agent does not say in which boot the stage ended.
+func TestCrashBeforeSharedReboot(t *testing.T) {
+	for said, want := range map[string]string{"boot-2": "boot-3", "": "boot-2"} {
+		w := newTestCluster(t)
+		w.addNode("n1")
+		w.apply(kernelSkyhook)
+		w.apply(firmwareSkyhook)
+		w.endsIn = map[string]string{"firmware|1.0.0/config": said, "kernel|1.0.0/config": said, "agent|1.0.0/config": said}
+		hasCrashed := false
+		w.passUntilRest(func(a rollout.Action) bool {
+			isLast := a.Verb == rollout.VerbRun && strings.Contains(a.Task, "/interrupt") && !hasCrashed
+			if isLast {
+				n := w.node("n1")
+				n.Status.NodeInfo.BootID = "boot-2"
+				w.bumpVersion(n)
+				hasCrashed = true
+			}
+			return isLast
+		})
+		if boot := w.node("n1").Status.NodeInfo.BootID; !hasCrashed || boot != want {
+			t.Errorf("the stages ended in %q: the node is in %s, want %s\n%s", said, boot, want, strings.Join(w.log, "\n"))
+		}
+	}
+}
+
 // TestRebootsAreNotShared: without shareReboots each Skyhook reboots the node for itself, and nothing about reboots is recorded.
 func TestRebootsAreNotShared(t *testing.T) {
 	w := newTestCluster(t)

@@ -95,7 +95,7 @@ func (s rebootSharer) findStage(t *targetState) rebootStage {
 	switch {
 	case b.find(isBegun) != nil:
 		return stageRebooting
-	case t.hasSharedReboot() || b.find(isOwed) == nil:
+	case t.target.Reboot.IsOver(t.node.BootID) || b.find(isOwed) == nil:
 		return stageAfter
 	case interrupts.isJoined():
 		return stageAwaiting
@@ -120,12 +120,6 @@ func taskIDs(tasks []*boardTask) []string {
 		out = append(out, k.ID)
 	}
 	return out
-}
-
-// hasSharedReboot reports whether the node rebooted since the target awaited that.
-func (t *targetState) hasSharedReboot() bool {
-	shared := t.target.Reboot
-	return shared != nil && shared.Boot != t.node.BootID
 }
 
 // isRebooted reports whether the shared reboot carried out an interrupt, which nothing else has begun.
@@ -229,7 +223,7 @@ func (t *targetState) sharedReason(text string) rollout.Why {
 // that the target awaits the reboot before others begin.
 func (s interruptStarter) shareReboot(k *boardTask, covered []*boardTask) bool {
 	t := s.target
-	isShared := t.mayShare() && k.Reboot && !k.hasBegun() && !t.hasSharedReboot()
+	isShared := t.mayShare() && k.Reboot && !k.hasBegun() && !t.target.Reboot.IsOver(t.node.BootID)
 	switch {
 	case t.reboot.stage == stageAwaiting && !k.hasBegun():
 		t.reboot.postponed = s.postponeStart(k, covered)

@@ -367,6 +367,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			t.Objects.Ended = append(t.Objects.Ended, value)
 		case "gone-by":
 			t.Objects.GoneBy = s.cluster.State.Now.Add(parseDuration(value))
+		case "ended-in": // what comes before its reboot, in a boot that the node has not reported
+			t.Reboot = rollout.NewSharedReboot(t.Reboot.Boot, t.Reboot.Tasks, value)
 		case "booted":
 			t.Rebooted = true
 		case "request-failed":

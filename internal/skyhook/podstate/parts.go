@@ -113,10 +113,8 @@ func (s *Pod) readContainer(p *corev1.Pod, before time.Time) (ended time.Time) {
 	if t := status.State.Terminated; t != nil {
 		s.Created = rollout.LaterOf(before, t.StartedAt.Time)
 		if t.ExitCode == 0 {
-			if m, ok := pack.DecodeMessage(t.Message); ok && m.Reboot != nil {
-				s.Reboot = m.Reboot
-			}
-			s.State, s.Healthy, s.Ended = Succeeded, true, t.FinishedAt.Time
+			s.readSuccess(t)
+			s.State, s.Healthy = Succeeded, true
 			return s.Ended
 		}
 	}

@@ -5,6 +5,7 @@
 package podstate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -60,6 +61,7 @@ type Pod struct {
 	Ended    time.Time    // when the last container of a stage that has succeeded ended, by the clock of the node
 	Deleted  time.Time    // with leaving: when its grace period ends
 	Reboot   *pack.Reboot // seen by the agent
+	Boot     string       // in which the stage succeeded; empty if the agent does not say so
 	Refuses  *bool        // whether the package refuses that nodes go back; nil if no stage has said so
 
 	Image     string // of the package, as the pod names it; empty for an interrupt
@@ -158,11 +160,8 @@ func (s *Pod) readStatus(p *corev1.Pod) {
 		}
 		s.countFailures(status, p)
 		if t := status.State.Terminated; t != nil && t.ExitCode == 0 {
-			if m, ok := pack.DecodeMessage(t.Message); ok && m.Reboot != nil {
-				s.Reboot = m.Reboot
-			}
+			s.readSuccess(t)
 			begun = begun || !strings.HasSuffix(c.Name, SuffixCopy)
-			s.Ended = t.FinishedAt.Time
 			continue
 		}
 		s.Healthy = begun || status.State.Running != nil && !strings.HasSuffix(c.Name, SuffixCopy)
@@ -174,6 +173,22 @@ func (s *Pod) readStatus(p *corev1.Pod) {
 		return
 	}
 	s.State, s.Healthy = Succeeded, true
+}
+
+// readSuccess reads a container that has succeeded.
+func (s *Pod) readSuccess(t *corev1.ContainerStateTerminated) {
+	if m, ok := pack.DecodeMessage(t.Message); ok {
+		s.Reboot, s.Boot = cmp.Or(m.Reboot, s.Reboot), cmp.Or(m.Boot, s.Boot)
+	}
+	s.Ended = t.FinishedAt.Time
+}
+
+// UpdateRecord records what the pod has said of its package.
+func (s *Pod) UpdateRecord(p *node.PackageRecord) {
+	if s.Refuses != nil {
+		p.Refuses = *s.Refuses
+	}
+	p.Boot = cmp.Or(s.Boot, p.Boot)
 }
 
 // hasStarted reports whether a container runs or has run.

@@ -161,9 +161,7 @@ func (r Recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 		entry, p := state[st.Key], rec.Packages[st.Key]
 		if pod := plan.FindPod(r.Target.Pods.Work, plan.NewEntry(st.Key, entry, p)); pod != nil {
 			p.Unbegun = p.Unbegun && !pod.Begun
-			if pod.Refuses != nil {
-				p.Refuses = *pod.Refuses
-			}
+			pod.UpdateRecord(p)
 		}
 		switch a.State {
 		case rollout.StateDone:
@@ -200,7 +198,13 @@ func (r Recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 // recordAwaiting records that only a reboot is missing before the interrupts of some tasks are done, whoever reboots the node.
 func (r Recorder) recordAwaiting(a rollout.Action, n *node.Node) node.Edit {
 	return EditRecord(r.Facts, n, func(_ v1alpha1.NodeState, rec *node.SkyhookRecord) {
-		rec.Reboot = &rollout.SharedReboot{Boot: n.BootID, Tasks: a.Covers}
+		var ended []string
+		for _, st := range r.coverableSteps(a.Covers) {
+			if p := rec.Packages[st.Key]; p != nil {
+				ended = append(ended, p.Boot)
+			}
+		}
+		rec.Reboot = rollout.NewSharedReboot(n.BootID, a.Covers, ended...)
 	})
 }
 
