@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
 const historic = `
@@ -97,7 +98,7 @@ func (s *testCluster) waitRevision(number int64) {
 	})
 }
 
-// TestHistoryOfDigests rolls two versions out with pinImages: the history has the digest of each, also of one that no node has any more,
+// TestHistoryOfDigests rolls two versions out by an operator with pinImages: the history has the digest of each, also of one that no node has any more,
 // and going back shows which digest is pulled then.
 func TestHistoryOfDigests(t *testing.T) {
 	s := newTestCluster(t, 2)
@@ -109,9 +110,10 @@ func TestHistoryOfDigests(t *testing.T) {
 		tagged++
 		return "registry.example/tuning@" + digestOf(tagged)
 	})
-	s.startOperator()
+	s.Apply(strings.NewReplacer("NAMESPACE}", s.Namespace+"}", "args: [--default-deployment-policy=canary]", "args: [--pin-images=true]").Replace(operatorSettings))
+	s.startOperator(func(o *options.Options) { o.PinImages = new(true) })
 	for i, version := range []string{"1.0.0", "1.1.0"} {
-		s.Apply(strings.Replace(fmt.Sprintf(historic, version, 100, version), "priority:", "pinImages: true\n  priority:", 1))
+		s.Apply(fmt.Sprintf(historic, version, 100, version))
 		s.waitRevision(int64(i + 1))
 	}
 	newest, earlier := "tuning@sha256:222222222222 ", "tuning@sha256:111111111111 "

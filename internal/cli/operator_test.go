@@ -55,11 +55,14 @@ func newTestCluster(t *testing.T, nodes int) *testCluster {
 }
 
 // startOperator runs an operator until the test ends or stop is called.
-func (s *testCluster) startOperator() (stop func()) {
+func (s *testCluster) startOperator(changes ...func(*options.Options)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	settings := options.Defaults()
 	settings.Namespace, settings.AgentImage, settings.PauseImage = s.Namespace, "registry.example/agent:v1", "registry.example/pause:3"
+	for _, change := range changes {
+		change(settings)
+	}
 	go func() {
 		ended <- controller.Run(ctx, s.Config, controller.Options{
 			Skyhook: settings.Skyhook(""), NodeOps: settings.NodeOps(),

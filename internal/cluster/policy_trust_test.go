@@ -31,12 +31,12 @@ func TestPoliciesRunNothing(t *testing.T) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	parsed := node.Parse(n, nil)
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "demo"}}
-	s.Spec.Prepull, s.Spec.DeploymentPolicy = true, "policy"
+	s.Spec.DeploymentPolicy = "policy"
 	s.Spec.Packages = map[string]v1alpha1.Package{"tuning": {Version: "1.0.0", Image: "example.org/tuning", Interrupt: &v1alpha1.Interrupt{Type: v1alpha1.InterruptReboot}}}
 	op := &nodeopv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "demo"}}
 	op.Spec.Image, op.Spec.Command, op.Spec.RebootOnSuccess = "example.org/op", []string{"true"}, new(true)
 	makes := func(p *v1alpha1.DeploymentPolicy) []any {
-		in := &plan.Input{Skyhook: s, Policy: p, Nodes: []*node.Node{parsed}, Now: time.Unix(1e9, 0), Config: plan.Config{Namespace: "skyhook", AgentImage: "agent:1"}}
+		in := &plan.Input{Skyhook: s, Policy: p, Nodes: []*node.Node{parsed}, Now: time.Unix(1e9, 0), Config: plan.Config{Namespace: "skyhook", AgentImage: "agent:1", Prepull: new(true)}}
 		c := skyhook.Compile(in)
 		pods := c.DryRunPods(parsed, func(string) bool { return false })
 		if len(pods) == 0 || c.PullPod(parsed) == nil {

@@ -19,7 +19,10 @@ import (
 )
 
 // withPrepull is the demo with one node at a time, whose images are pulled before.
-var withPrepull = strings.Replace(demo, "  packages:", "  prepull: true\n  interruptionBudget: {count: 1}\n  packages:", 1)
+var withPrepull = strings.Replace(demo, "  packages:", "  interruptionBudget: {count: 1}\n  packages:", 1)
+
+// prepulls sets whether the operator pulls images before a node's turn.
+func (s *scenario) prepulls(yes bool) { s.cluster.options.Config.Prepull = new(yes) }
 
 // findPulls returns the pods that pull images and are not being deleted, by node.
 func (s *scenario) findPulls() map[string]*corev1.Pod {
@@ -71,6 +74,7 @@ func waiting(reason, message string) corev1.ContainerState {
 // slot, and says why; others go on. What pulled is gone when the node is admitted.
 func TestPrepull(t *testing.T) {
 	s := newScenario(t, 3)
+	s.prepulls(true)
 	s.Apply(withPrepull)
 	s.passes(3)
 	pulls := s.findPulls()
@@ -124,9 +128,10 @@ func TestPrepull(t *testing.T) {
 	}
 }
 
-// TestPrepullEdited: another image is pulled anew, and nothing is when prepull is removed or the Skyhook is deleted.
+// TestPrepullEdited: another image is pulled anew, and nothing is when the operator no longer does that or the Skyhook is deleted.
 func TestPrepullEdited(t *testing.T) {
 	s := newScenario(t, 1)
+	s.prepulls(true)
 	s.Apply(withPrepull)
 	s.passes(3)
 	first := s.findPulls()["n1"]
@@ -138,13 +143,14 @@ func TestPrepullEdited(t *testing.T) {
 	if first == nil || second == nil || first.Name == second.Name || second.Spec.Containers[0].Image != "registry.example/packages/other:1.1.0" {
 		t.Fatalf("after an edit the pod is %+v", second)
 	}
-	s.Patch(s.GetSkyhook("demo"), `{"spec":{"prepull":false}}`)
+	s.prepulls(false)
 	s.passUntilComplete("demo")
 	if pulls := s.findPulls(); len(pulls) > 0 {
 		t.Errorf("without prepull pods are left: %v", pulls)
 	}
 
-	s.Patch(s.GetSkyhook("demo"), `{"spec":{"prepull":true,"packages":{"tuning":{"version":"1.2.0"}}}}`)
+	s.prepulls(true)
+	s.Patch(s.GetSkyhook("demo"), `{"spec":{"packages":{"tuning":{"version":"1.2.0"}}}}`)
 	s.passes(3)
 	if s.findPulls()["n1"] == nil {
 		t.Fatal("nothing is pulled for another version")
@@ -164,7 +170,9 @@ func TestPrepullEdited(t *testing.T) {
 func TestPrepullPinned(t *testing.T) {
 	const digest = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	s := newScenario(t, 2)
-	s.Apply(strings.Replace(withPrepull, "count: 1}", "count: 2}\n  pinImages: true", 1))
+	s.prepulls(true)
+	s.cluster.options.Config.PinImages = new(true)
+	s.Apply(strings.Replace(withPrepull, "count: 1}", "count: 2}", 1))
 	s.passes(4)
 	if pulls := s.findPulls(); len(pulls) != 1 || pulls["n1"] == nil {
 		t.Fatalf("before the digest is known it is pulled on %v", pulls)
@@ -200,6 +208,7 @@ func TestPrepullRefused(t *testing.T) {
 	s.Eventually("the policy refuses pods", func() bool {
 		return isDenied(s.Client.Create(context.Background(), probe.DeepCopy(), client.DryRunAll))
 	})
+	s.prepulls(true)
 	s.Apply(withPrepull)
 	for range 4 {
 		s.step(time.Second)

@@ -130,7 +130,7 @@ func TestUnknownRevisions(t *testing.T) {
 		})
 	})
 	s.Apply(versioned("1.0.0", ""))
-	s.Patch(s.GetSkyhook("demo"), `{"spec":{"pinImages":true}}`)
+	s.cluster.options.Config.PinImages = new(true)
 	for range 3 {
 		o, err := s.cluster.Observe(context.Background())
 		s.Must(err)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
@@ -21,7 +22,6 @@ apiVersion: skyhook.nvidia.com/v1alpha1
 kind: Skyhook
 metadata: {name: demo}
 spec:
-  podLayout: Compact
   packages:
     first: {version: 1.0.0, image: registry.example/first, configMap: {a: "1"}}
     second: {version: 1.0.0, image: registry.example/second, dependsOn: {first: 1.0.0}}
@@ -30,6 +30,7 @@ spec:
 // TestCompactPods rolls out a chain of packages: one pod on each node, each stage recorded, one event for each.
 func TestCompactPods(t *testing.T) {
 	s := newFixture(t, 2)
+	s.options.Skyhook.PodLayout = plan.LayoutCompact
 	s.startOperator()
 	s.Apply(compactSkyhook)
 	s.WaitComplete("demo")

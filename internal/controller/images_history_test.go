@@ -44,15 +44,22 @@ func (s *fixture) revisionPins() map[string]string {
 }
 
 // TestPinsOfRevisions goes from one version to the next and back, with a restart between: the digest that is kept with a revision is
-// pulled again, although the tag was moved, and only pinImages: false forgets it.
+// pulled again, although the tag was moved, and only an operator without pinImages forgets it.
 func TestPinsOfRevisions(t *testing.T) {
 	s := newFixture(t, 2)
 	s.countTags()
+	pins := "true"
+	s.options.Skyhook.PinImages = new(true)
 	s.startOperator()
 	roll := func(version, pin string, want map[string]string) {
 		t.Helper()
+		if pin != pins {
+			s.stop()
+			pins, s.options.Skyhook.PinImages = pin, new(pin == "true")
+			s.startOperator()
+		}
 		s.Apply(`{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhook, metadata: {name: demo},
-		  spec: {pinImages: ` + pin + `, packages: {tuning: {version: ` + version + `, image: registry.example/tuning}}}}`)
+		  spec: {packages: {tuning: {version: ` + version + `, image: registry.example/tuning}}}}`)
 		s.Eventually("revisions have the digests "+fmt.Sprint(want), func() bool {
 			got := s.GetSkyhook("demo").Status
 			return got.ObservedGeneration == s.GetSkyhook("demo").Generation && got.CompleteNodes == "2/2" && (pin == "true") == (len(got.ImagePins) > 0) &&

@@ -28,7 +28,7 @@ func TestPinnedImages(t *testing.T) {
 		repository, _, _ := strings.Cut(image, ":")
 		return fmt.Sprintf("docker-pullable://%s@sha256:%064x", repository, tagged)
 	})
-	s.options.Skyhook.PinImages = true
+	s.options.Skyhook.PinImages = new(true)
 	s.startOperator()
 	s.Apply(`{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhook, metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: registry.example/tuning}}}}`)
 	s.WaitComplete("demo")

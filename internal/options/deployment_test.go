@@ -24,7 +24,7 @@ var changed = map[string]string{
 	"sentinel-image": "r.example/sentinel:v9", "nodeop-namespaces": "team-a,team-b", "kairos-labels": "false", "image-pull-secret": "pull",
 	"always-pull": "true", "service-account": "packages", "own-service-account": "operator", "copy-dir-root": "/opt/skyhook", "agent-log-root": "/opt/log",
 	"runtime-required-taint": "a=b:NoExecute", "reapply-on-reboot": "true", "reboot-proof": "agent", "stage-deadline": "90s", "interrupt-deadline": "91s", "interrupt-memory": "512Mi",
-	"keep-removed-packages": "true", "pod-layout": "Compact", "image-volumes-from": "1.33", "pin-images": "true", "prometheus-endpoints": "https://prometheus.example.com",
+	"keep-removed-packages": "true", "pod-layout": "Compact", "image-volumes-from": "1.33", "pin-images": "true", "prepull": "true", "prometheus-endpoints": "https://prometheus.example.com",
 	"default-deployment-policy": "canary", "profile": "Recommended", "node-name": "n1",
 }
 

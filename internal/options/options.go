@@ -47,7 +47,8 @@ type PodSettings struct {
 	ServiceAccount    string          `json:"serviceAccount,omitempty"`
 	OwnAccount        string          `json:"ownAccount,omitempty"`
 	AlwaysPull        bool            `json:"alwaysPull,omitempty"`
-	PinImages         bool            `json:"pinImages,omitempty"`
+	PinImages         *bool           `json:"pinImages,omitempty"`
+	Prepull           *bool           `json:"prepull,omitempty"`
 	PodLayout         string          `json:"podLayout,omitempty"`
 	ImageVolumesFrom  string          `json:"imageVolumesFrom,omitempty"`
 	StageDeadline     metav1.Duration `json:"stageDeadline"`
@@ -90,11 +91,11 @@ func (o *Options) Skyhook(version string) plan.Config {
 		Namespace: o.Namespace, Profile: v1alpha1.Profile(o.Profile), AgentImage: o.AgentImage, PauseImage: o.PauseImage,
 		CopyDirRoot: path.Clean(o.CopyDirRoot), LogRoot: path.Clean(o.LogRoot), RuntimeTaint: o.RuntimeTaint,
 		ReapplyOnReboot: o.ReapplyOnReboot, TrustAgentReboots: o.TrustAgentReboots,
-		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull, PinImages: o.PinImages,
+		ImagePullSecret: o.ImagePullSecret, ServiceAccount: o.ServiceAccount, OwnAccount: o.OwnAccount, AlwaysPull: o.AlwaysPull, PinImages: o.PinImages, Prepull: o.Prepull,
 		StageDeadline: o.StageDeadline.Duration, InterruptDeadline: o.InterruptDeadline.Duration, InterruptMemory: o.InterruptMemory,
 		KeepRemovedPackages: o.KeepRemovedPackages, DefaultPolicy: o.DefaultPolicy, Version: version,
 		PrometheusEndpoints: o.PrometheusEndpoints,
-		PodLayout:           v1alpha1.PodLayout(o.PodLayout), ImageVolumesFrom: o.ImageVolumesFrom,
+		PodLayout:           plan.PodLayout(o.PodLayout), ImageVolumesFrom: o.ImageVolumesFrom,
 	}
 }
 

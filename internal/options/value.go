@@ -47,6 +47,15 @@ func (o *Option) Set(text string) error {
 			return fmt.Errorf("%q is neither true nor false", text)
 		}
 		*target = value
+	case **bool:
+		*target = nil
+		if text != "" {
+			value, err := strconv.ParseBool(text)
+			if err != nil {
+				return fmt.Errorf("%q is neither true nor false", text)
+			}
+			*target = &value
+		}
 	case *int:
 		value, err := strconv.Atoi(text)
 		if err != nil {
@@ -83,6 +92,10 @@ func (o *Option) String() string {
 		return strings.Join(*target, ",")
 	case *bool:
 		return strconv.FormatBool(*target)
+	case **bool:
+		if *target != nil {
+			return strconv.FormatBool(**target)
+		}
 	case *int:
 		return strconv.Itoa(*target)
 	case *metav1.Duration:
@@ -236,13 +249,13 @@ func checkOptionalAddress(text string) error {
 	return checkAddress(text)
 }
 
-// checkOneOf rejects what is neither of two words.
-func checkOneOf[T ~string](a, b T) func(string) error {
+// checkOneOf rejects what is none of some words.
+func checkOneOf[T ~string](words ...T) func(string) error {
 	return func(text string) error {
-		if T(text) == a || T(text) == b {
+		if slices.Contains(words, T(text)) {
 			return nil
 		}
-		return fmt.Errorf("%q is neither %s nor %s", text, a, b)
+		return fmt.Errorf("%q is none of %q", text, words)
 	}
 }
 

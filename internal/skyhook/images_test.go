@@ -117,7 +117,7 @@ func TestForgedPodsAreIgnored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestCluster(t)
-			w.config.PinImages = true
+			w.config.PinImages = new(true)
 			s := w.apply("metadata: {name: demo}\nspec: {packages: {tuning: {version: 1.0.0, image: example.org/p}}}")
 			w.addNode("n1")
 			w.addNode("n2")
@@ -149,7 +149,7 @@ func TestFirstRecordedDigestStays(t *testing.T) {
 // same, and the stage that pulled it completes.
 func TestPinsOfSpecHaveRoom(t *testing.T) {
 	w := newTestCluster(t)
-	w.config.PinImages = true
+	w.config.PinImages = new(true)
 	n := w.addNode("n1")
 	s := w.apply("{metadata: {name: demo}, spec: {packages: {z: {version: 1.0.0, image: example.org/z}}}}")
 	state := v1alpha1.NodeState{}
@@ -181,7 +181,7 @@ func TestPinsAtTheLimit(t *testing.T) {
 	}
 	for others, hasRoom := range map[int]bool{plan.MostPins - 2: true, plan.MostPins - 1: false} {
 		w := newTestCluster(t)
-		w.config.PinImages = true
+		w.config.PinImages = new(true)
 		n := w.addNode("n1")
 		s := w.apply("{metadata: {name: demo}, spec: {packages: {z: {version: 0.1.0, image: example.org/p}}}}")
 		s.Status.ImagePins = []v1alpha1.ImagePin{pinOf("z")}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
@@ -103,7 +102,7 @@ func TestEnvOrder(t *testing.T) {
 func TestCompactVolumes(t *testing.T) {
 	for _, names := range [][]string{{"pod-info", "progress", "other"}, {"root-mount", "other"}} {
 		w := newTestCluster(t)
-		w.config.PodLayout = v1alpha1.PodLayoutCompact
+		w.config.PodLayout = plan.LayoutCompact
 		packages, after := "", ""
 		for _, name := range names {
 			packages += fmt.Sprintf("    %s: {version: 1.0.0, image: registry.example/p, configMap: {a: b}%s}\n", name, after)
@@ -133,7 +132,7 @@ func TestCompactVolumes(t *testing.T) {
 func TestSharedPodsFitEtcd(t *testing.T) {
 	for size, pods := range map[int]int{20 << 10: 1, 230 << 10: 8} {
 		w := newTestCluster(t)
-		w.config.PodLayout = v1alpha1.PodLayoutCompact
+		w.config.PodLayout = plan.LayoutCompact
 		w.addNode("n1")
 		packages, after := "", ""
 		for _, name := range []string{"a", "b", "c", "d"} {

@@ -15,7 +15,7 @@ import (
 
 // needsPull reports whether the images of a target are pulled before it is admitted.
 func (c *nodeCompiler) needsPull(t *plan.Target, out *rollout.Target) bool {
-	return c.facts.Skyhook.Spec.Prepull && t.Selected && !out.Visit.Admitted && !t.Wanted.IsBack && out.Rollback.Cause == nil && len(t.Steps) > 0
+	return c.facts.Prepulls() && t.Selected && !out.Visit.Admitted && !t.Wanted.IsBack && out.Rollback.Cause == nil && len(t.Steps) > 0
 }
 
 // compilePull says which images are pulled before a target is admitted, and how far that is.

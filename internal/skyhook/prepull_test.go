@@ -12,6 +12,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
@@ -22,7 +23,6 @@ kind: Skyhook
 metadata: {name: demo}
 spec:
   nodeSelectors: {matchLabels: {kubernetes.io/hostname: n1}}
-  prepull: true
   packages:
     tuning: {version: 1.0.0, image: registry.example/tuning, interrupt: {type: reboot}}
     other: {version: 3.0.0, image: registry.example/tuning, agentImageOverride: "registry.example/agent:9"}
@@ -61,6 +61,7 @@ func imagesOf(pod *corev1.Pod) string {
 // TestPullImages: each image that a node's tasks need is pulled, once: of what is installed and of what is uninstalled.
 func TestPullImages(t *testing.T) {
 	w := newTestCluster(t)
+	w.config.Prepull = new(true)
 	s := w.apply(pulledHook)
 	w.addNode("n1")
 	if p := w.pull(s); p == nil || !p.Needed || p.Object != "" || p.Ended {
@@ -105,13 +106,15 @@ pause registry.k8s.io/pause:3.10`
 // TestPullCompact: pods of the compact layout have no pause container, and a package with another agent has the other layout.
 func TestPullCompact(t *testing.T) {
 	w := newTestCluster(t)
+	w.config.Prepull = new(true)
 	n := w.addNode("n1")
 	n.Status.NodeInfo.KubeletVersion, n.Status.NodeInfo.ContainerRuntimeVersion = "v1.35.0", "containerd://2.1.0"
-	s := w.apply(strings.Replace(pulledHook, "prepull: true", "prepull: true\n  podLayout: Compact", 1))
+	w.config.PodLayout = plan.LayoutCompact
+	s := w.apply(pulledHook)
 	if got := imagesOf(w.startPull(s)); !strings.Contains(got, "pause ") {
 		t.Errorf("with another agent it pulls\n%s", got)
 	}
-	s = w.apply(strings.Replace(strings.Replace(pulledHook, "prepull: true", "prepull: true\n  podLayout: Compact", 1), `agentImageOverride: "registry.example/agent:9"`, "retries: 1", 1))
+	s = w.apply(strings.Replace(pulledHook, `agentImageOverride: "registry.example/agent:9"`, "retries: 1", 1))
 	if got := imagesOf(w.startPull(s)); strings.Contains(got, "pause ") || !strings.Contains(got, "tuning-image-1-0-0 ") {
 		t.Errorf("with the compact layout it pulls\n%s", got)
 	}
@@ -158,6 +161,7 @@ func TestPullContainer(t *testing.T) {
 // TestPullShutDown: a pod that ended because its node shut down is replaced, and one that the kubelet rejects delays nothing.
 func TestPullShutDown(t *testing.T) {
 	w := newTestCluster(t)
+	w.config.Prepull = new(true)
 	s := w.apply(pulledHook)
 	w.addNode("n1")
 	pod := w.startPull(s)

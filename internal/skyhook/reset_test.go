@@ -175,7 +175,7 @@ func TestRerunBesideCompactPod(t *testing.T) {
 	const finished, failing, own = "    b: {version: 1.0.0, image: example.org/b}\n", "    c: {version: 1.0.0, image: example.org/c}\n", "    a: {version: 1.0.0, image: example.org/a}\n"
 	for name, isKnown := range map[string]bool{"": true, "a": false, "b": true, "c": true} {
 		w := newTestCluster(t)
-		w.config.PodLayout = v1alpha1.PodLayoutCompact
+		w.config.PodLayout = plan.LayoutCompact
 		n := w.addNode("n1")
 		w.drive(w.apply(head + finished))
 		w.fails["c|1.0.0/apply"] = 1

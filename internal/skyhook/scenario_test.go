@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
@@ -138,9 +139,11 @@ func (w *testCluster) configure(d *datadriven.TestData, word string) {
 	case "keep-removed-packages":
 		w.config.KeepRemovedPackages = true
 	case "pin-images":
-		w.config.PinImages = true
+		w.config.PinImages = new(true)
+	case "no-pin-images":
+		w.config.PinImages = new(false)
 	case "compact":
-		w.config.PodLayout = v1alpha1.PodLayoutCompact
+		w.config.PodLayout = plan.LayoutCompact
 	case "policy-missing":
 		w.missing = true
 	case "policy-exists":

@@ -68,7 +68,7 @@ func startOperator(ctx context.Context, plane *controlplane.Plane, r *run) (*ope
 	}
 	o.metrics, o.pprof = addresses[0], addresses[1]
 	o.cmd = exec.Command(program, "--kubeconfig", o.kubeconfigPath(), "--metrics-port", o.metrics, "--pprof-port", o.pprof,
-		"--probe-port", addresses[2], "--log-level", "info", "--namespace", namespace, fmt.Sprintf("--leader-election=%v", r.soak > 0))
+		"--probe-port", addresses[2], "--log-level", "info", "--namespace", namespace, "--pod-layout", r.layout, fmt.Sprintf("--leader-election=%v", r.soak > 0))
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	o.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", coresFor(r.nodes)))
 	log := io.Discard

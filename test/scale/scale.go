@@ -48,7 +48,7 @@ func main() {
 	names := flag.String("phases", joinPhases(), "what to measure")
 	flag.BoolVar(&r.installed, "installed", false, "the packages are on the nodes already: install only takes them over, so that later phases begin soon")
 	flag.IntVar(&r.budget, "budget", 0, "nodes in flight at the same time; 0 for all during the installation, a fifth of them under the policy, a twentieth for the NodeOp")
-	flag.StringVar(&r.layout, "layout", "Compatible", "pod layout of the Skyhook: Compatible or Compact")
+	flag.StringVar(&r.layout, "layout", "Compatible", "pod layout: Compatible or Compact")
 	flag.DurationVar(&r.stageDuration, "stage", 2*time.Second, "how long the pod of a stage runs, ±50 %")
 	flag.DurationVar(&r.heartbeat, "heartbeat", 5*time.Minute, "interval of heartbeats of one kubelet")
 	flag.DurationVar(&r.restDuration, "rest", time.Minute, "how long to measure the operator at rest")

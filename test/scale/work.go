@@ -34,7 +34,7 @@ const (
 func (f *simulation) install(ctx context.Context) error {
 	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: objectName}}
 	s.Spec.NodeSelectors.MatchLabels = map[string]v1alpha1.LabelValue{"pool": "gpu"}
-	s.Spec.Priority, s.Spec.PodLayout = 100, v1alpha1.PodLayout(f.layout)
+	s.Spec.Priority = 100
 	if f.budget > 0 {
 		s.Spec.InterruptionBudget.Count = &f.budget
 	}

@@ -166,21 +166,13 @@ func (c *testCluster) install(ctx context.Context) error {
 	return err
 }
 
-// knownLayouts are those that the installed CRD knows.
-func (c *testCluster) knownLayouts(ctx context.Context, wanted []string) ([]string, error) {
-	schema, err := c.kubectl(ctx, "", "get", "crd", "skyhooks.skyhook.nvidia.com", "-o",
-		`jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.podLayout.enum}`)
-	if err != nil {
-		return nil, err
+// useLayout has the operator make pods of a layout.
+func (c *testCluster) useLayout(ctx context.Context, layout string) error {
+	if _, err := c.kubectl(ctx, "", "-n", namespace, "set", "env", "deployment/"+deployment, "POD_LAYOUT="+layout); err != nil {
+		return err
 	}
-	if strings.Contains(schema, compact) || !slices.Contains(wanted, compact) {
-		return wanted, nil
-	}
-	if !slices.Contains(wanted, compatible) {
-		return nil, fmt.Errorf("the CRD has no spec.podLayout %s", compact)
-	}
-	fmt.Fprintf(c.progress, "visits: the CRD has no spec.podLayout, so only %s is measured\n", compatible)
-	return []string{compatible}, nil
+	_, err := c.kubectl(ctx, "", "-n", namespace, "rollout", "status", "deployment", deployment, "--timeout=5m")
+	return err
 }
 
 // removeImages makes the nodes pull all images again that a visit needs.

@@ -103,10 +103,6 @@ func (c *testCluster) measure(ctx context.Context, r result, number int, limit t
 		}
 	}
 	name := strings.ToLower(fmt.Sprintf("%s-%s-%s-%d", r.kind, r.layout, r.images, number))
-	layout := r.layout
-	if layout == compatible {
-		layout = "" // the default; earlier operators do not know the field
-	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	clock := newStopwatch(name, measuredNodes)
@@ -128,7 +124,7 @@ func (c *testCluster) measure(ctx context.Context, r result, number int, limit t
 	if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {
 		return nil, fmt.Errorf("listing nodes: %w", ctx.Err())
 	}
-	if _, err := c.kubectl(ctx, manifest(name, r.kind, layout), "apply", "-f", "-"); err != nil {
+	if _, err := c.kubectl(ctx, manifest(name, r.kind), "apply", "-f", "-"); err != nil {
 		return nil, err
 	}
 	select {

@@ -96,14 +96,11 @@ func kindNames() (names []string) {
 	return names
 }
 
-// manifest is a Skyhook whose packages depend on each other. Without a layout the field is left out.
-func manifest(name, kind, layout string) string {
+// manifest is a Skyhook whose packages depend on each other.
+func manifest(name, kind string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: skyhook.nvidia.com/v1alpha1\nkind: Skyhook\nmetadata: {name: %s}\nspec:\n", name)
 	fmt.Fprintf(&b, "  nodeSelectors: {matchLabels: {%s: \"true\"}}\n  interruptionBudget: {count: 1}\n", nodeLabel)
-	if layout != "" {
-		fmt.Fprintf(&b, "  podLayout: %s\n", layout)
-	}
 	b.WriteString("  packages:\n")
 	for _, k := range kinds {
 		if k.name != kind {

@@ -102,13 +102,12 @@ func run(ctx context.Context, set settings, out, progress io.Writer) (err error)
 	if err := c.install(ctx); err != nil {
 		return err
 	}
-	layouts, err := c.knownLayouts(ctx, set.layouts)
-	if err != nil {
-		return err
-	}
 	var results []result
 	for _, kind := range set.kinds {
-		for _, layout := range layouts {
+		for _, layout := range set.layouts {
+			if err := c.useLayout(ctx, layout); err != nil {
+				return err
+			}
 			for _, images := range set.images {
 				r := result{kind: kind, layout: layout, images: images}
 				for range set.runs {

@@ -88,28 +88,25 @@ func TestTableAndBounds(t *testing.T) {
 
 func TestManifests(t *testing.T) {
 	for _, kind := range kindNames() {
-		for _, layout := range []string{"", compact} {
-			var s struct {
-				Spec struct {
-					PodLayout string
-					Packages  map[string]v1alpha1.Package
-				}
+		var s struct {
+			Spec struct {
+				Packages map[string]v1alpha1.Package
 			}
-			if err := yaml.UnmarshalStrict([]byte(manifest("m", kind, layout)), &map[string]any{}); err != nil {
-				t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict([]byte(manifest("m", kind)), &map[string]any{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal([]byte(manifest("m", kind)), &s); err != nil {
+			t.Fatal(err)
+		}
+		interrupts := 0
+		for _, p := range s.Spec.Packages {
+			if p.Interrupt != nil {
+				interrupts++
 			}
-			if err := yaml.Unmarshal([]byte(manifest("m", kind, layout)), &s); err != nil {
-				t.Fatal(err)
-			}
-			interrupts := 0
-			for _, p := range s.Spec.Packages {
-				if p.Interrupt != nil {
-					interrupts++
-				}
-			}
-			if s.Spec.PodLayout != layout || len(s.Spec.Packages) == 0 || (kind == "chain") != (interrupts == 0) {
-				t.Errorf("%s: %+v", kind, s)
-			}
+		}
+		if len(s.Spec.Packages) == 0 || (kind == "chain") != (interrupts == 0) {
+			t.Errorf("%s: %+v", kind, s)
 		}
 	}
 }

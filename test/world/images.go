@@ -89,7 +89,7 @@ func (r *Run) checkPodImage(w Write) {
 	if !isOfPackage {
 		return
 	}
-	if r.isUnpinned(owner.Name) {
+	if !r.pinsImages(owner.Name) {
 		return
 	}
 	digest, isPinned := r.truth.pins[pinKey{string(owner.UID), about.Name, about.Version, about.Image}]
@@ -98,20 +98,22 @@ func (r *Run) checkPodImage(w Write) {
 	}
 }
 
-// isUnpinned reports whether a Skyhook pins no images, as its leader has seen it.
-func (r *Run) isUnpinned(skyhook string) bool {
-	seen, isSeen := r.leader.caches[0].watchedOf(Skyhooks).objects[client.ObjectKey{Name: skyhook}].(*v1alpha1.Skyhook)
-	if !isSeen || seen.Spec.PinImages == nil {
-		return !r.config().PinImages
+// pinsImages reports whether the images of a Skyhook are pinned, as its leader has seen it.
+func (r *Run) pinsImages(skyhook string) bool {
+	config := r.config()
+	if config.PinImages != nil {
+		return *config.PinImages
 	}
-	return !*seen.Spec.PinImages
+	s, isSeen := r.leader.caches[0].watchedOf(Skyhooks).objects[client.ObjectKey{Name: skyhook}].(*v1alpha1.Skyhook)
+	return isSeen && config.Profile == v1alpha1.ProfileRecommended && s.Spec.Profile == "" &&
+		s.Status.Profile != nil && s.Status.Profile.Name == v1alpha1.ProfileRecommended
 }
 
 // checkMountedImages does the same for the images that a compact pod mounts.
 func (r *Run) checkMountedImages(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
 	for _, v := range p.Spec.Volumes {
-		if v.Image == nil || owner == nil || r.isUnpinned(owner.Name) {
+		if v.Image == nil || owner == nil || !r.pinsImages(owner.Name) {
 			continue
 		}
 		for k := range r.truth.pins {

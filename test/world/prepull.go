@@ -13,12 +13,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
-// addPrepull lets a Skyhook pull images before a node's turn.
-func addPrepull(spec content, random *rand.Rand) {
-	if random.IntN(3) == 0 {
-		spec["prepull"] = true
-	}
-}
+// prepulls reports whether the operators of this run pull images before a node's turn.
+func (r *Run) prepulls() bool { return r.random("prepull").IntN(3) == 0 }
 
 // stepPull takes a pod that pulls images one step further: a container ends, does not start, or cannot pull; or the kubelet ends the pod.
 func (r *Run) stepPull(p *corev1.Pod, random *rand.Rand) {
@@ -74,30 +70,12 @@ func (r *Run) checkNewPull(c content) {
 	}
 }
 
-// cachesFollow is after how many turns an operator has seen an edit.
-const cachesFollow = 10
-
-// notePrepulls notes since when Skyhooks ask that images are pulled before a node's turn.
-func (r *Run) notePrepulls() {
-	for _, key := range r.server.keys(Skyhooks) {
-		isAsked, _ := nestedMap(r.server.objects[Skyhooks.Kind][key], "spec")["prepull"].(bool)
-		switch _, isKnown := r.truth.prepullSince[key.Name]; {
-		case !isAsked:
-			delete(r.truth.prepullSince, key.Name)
-		case !isKnown:
-			r.truth.prepullSince[key.Name] = r.turn
-		}
-	}
-}
-
 // checkPulled: a node is admitted when its images are there, unless something of the Skyhook is left on it, perhaps of another node of
 // its name that is gone, or it goes back.
 func (r *Run) checkPulled(w Write, uid, skyhook string, goesBack bool) {
 	s := r.server.objects[Skyhooks.Kind][client.ObjectKey{Name: skyhook}]
-	since, isAsked := r.truth.prepullSince[skyhook]
-	isKnown := isAsked && r.turn-since > cachesFollow
 	isOlder := r.truth.nodeSince[uid] == 0 || r.turn-r.truth.nodeSince[uid] > busyTurns // than pods of another one of its name, and what was reserved beside them
-	if s == nil || !isKnown || !isOlder || meta(s).GetDeletionTimestamp() != nil || goesBack || r.truth.held[uid][skyhook] || r.hasPod(w.Name, skyhook) {
+	if s == nil || !r.prepulls() || !isOlder || meta(s).GetDeletionTimestamp() != nil || goesBack || r.truth.held[uid][skyhook] || r.hasPod(w.Name, skyhook) {
 		return
 	}
 	wasReset := r.truth.voided[uid+skyhook] > 0 && r.truth.voided[uid+skyhook] == r.truth.admission[uid+skyhook] // and continues

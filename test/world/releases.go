@@ -31,7 +31,6 @@ func addReleases(spec content, random *rand.Rand) {
 	if random.IntN(4) == 0 {
 		spec["rollback"] = content{"scope": []string{"Node", "Rollout"}[random.IntN(2)]}
 	}
-	addPrepull(spec, random)
 	if random.IntN(4) == 0 {
 		spec["drift"] = content{"every": "1m", "mode": []string{"Report", "Repair"}[random.IntN(2)], "concurrency": int64(1)}
 	}

@@ -160,8 +160,9 @@ func (r *Run) config() plan.Config {
 		RuntimeTaint:    corev1.Taint{Key: v1alpha1.Group, Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
 		Profile:         []v1alpha1.Profile{v1alpha1.ProfileCompatible, v1alpha1.ProfileRecommended}[r.random("profile").IntN(2)],
 		ReapplyOnReboot: r.random("reapply").IntN(4) == 0,
-		PinImages:       r.random("pin images").IntN(3) == 0,
-		PodLayout:       []v1alpha1.PodLayout{v1alpha1.PodLayoutCompatible, v1alpha1.PodLayoutCompact}[r.random("pod layout").IntN(2)],
+		PinImages:       []*bool{nil, new(true), new(false)}[r.random("pin images").IntN(3)],
+		Prepull:         new(r.prepulls()),
+		PodLayout:       []plan.PodLayout{"", plan.LayoutCompatible, plan.LayoutCompact}[r.random("pod layout").IntN(3)],
 	}
 }
 
@@ -200,7 +201,6 @@ func (r *Run) step() {
 func (r *Run) pass() {
 	r.truth.beginPass()
 	r.notePins()
-	r.notePrepulls()
 	r.leader.next = r.leader.loop.RunPass(r.ctx)
 	r.checkPass()
 }

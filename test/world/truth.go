@@ -22,26 +22,25 @@ import (
 
 // truth is what really happened: what the operator wrote, not what annotations say since.
 type truth struct {
-	admitted     map[string]map[string]bool // by UID of the node, by Skyhook: by the operator's last write, and not reset since
-	held         map[string]map[string]bool // likewise: the operator's cordon
-	claimed      map[string]map[string]bool // likewise: by its record, after an edit that may have reset it
-	gaveUp       map[string]map[string]bool // a stage failed for good in this admission: the seat may be free
-	admission    map[string]int             // number of the latest, by UID of the node and Skyhook
-	voided       map[string]int             // likewise: of the latest that a reset ended
-	cordoned     map[string]bool            // by an administrator, while it was schedulable; by UID of the node
-	unclear      map[string]bool            // likewise, but while the operator held the node: it cannot tell whose the cordon is
-	interrupts   map[string]string          // by id of an interrupt: the node it ran on
-	seats        map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
-	prepullSince map[string]int             // by Skyhook: the turn since which images are pulled before a node's turn
-	nodeSince    map[string]int             // turn in which a node was created, by UID
-	prepulled    map[string]bool            // by UID of the node and Skyhook: images were pulled since its last admission
-	limits       map[string]int             // by Skyhook: its budget when the operator last wrote its status
-	pins         map[pinKey]string          // digests that were recorded before this pass
-	pulled       map[string]bool            // images with their digests, as nodes pulled them
-	wentBack     map[string]int64           // the generation in which a node went back, by UIDs of node and Skyhook, and packages
-	rollbacks    map[string]string          // by UID of the node and Skyhook: the packages from which its record says that it went back
-	marks        foreignMarks
-	nextLeader   *time.Duration // another operator leads from the next pass on, with this offset of its clock
+	admitted   map[string]map[string]bool // by UID of the node, by Skyhook: by the operator's last write, and not reset since
+	held       map[string]map[string]bool // likewise: the operator's cordon
+	claimed    map[string]map[string]bool // likewise: by its record, after an edit that may have reset it
+	gaveUp     map[string]map[string]bool // a stage failed for good in this admission: the seat may be free
+	admission  map[string]int             // number of the latest, by UID of the node and Skyhook
+	voided     map[string]int             // likewise: of the latest that a reset ended
+	cordoned   map[string]bool            // by an administrator, while it was schedulable; by UID of the node
+	unclear    map[string]bool            // likewise, but while the operator held the node: it cannot tell whose the cordon is
+	interrupts map[string]string          // by id of an interrupt: the node it ran on
+	seats      map[string][]string        // by Skyhook: the nodes, by UID, that it had at its last write
+	nodeSince  map[string]int             // turn in which a node was created, by UID
+	prepulled  map[string]bool            // by UID of the node and Skyhook: images were pulled since its last admission
+	limits     map[string]int             // by Skyhook: its budget when the operator last wrote its status
+	pins       map[pinKey]string          // digests that were recorded before this pass
+	pulled     map[string]bool            // images with their digests, as nodes pulled them
+	wentBack   map[string]int64           // the generation in which a node went back, by UIDs of node and Skyhook, and packages
+	rollbacks  map[string]string          // by UID of the node and Skyhook: the packages from which its record says that it went back
+	marks      foreignMarks
+	nextLeader *time.Duration // another operator leads from the next pass on, with this offset of its clock
 
 	isKilled  bool // the leader, in this pass
 	requests  int  // of this pass
@@ -58,7 +57,7 @@ func newTruth() truth {
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
 		marks:    foreignMarks{values: map[string]string{}, unclear: map[string]bool{}},
 		wentBack: map[string]int64{}, rollbacks: map[string]string{},
-		pulled: map[string]bool{}, prepulled: map[string]bool{}, nodeSince: map[string]int{}, prepullSince: map[string]int{}, limits: map[string]int{},
+		pulled: map[string]bool{}, prepulled: map[string]bool{}, nodeSince: map[string]int{}, limits: map[string]int{},
 	}
 }
 

@@ -3,18 +3,6 @@
 
 package v1alpha1
 
-// PodLayout is how the stages of packages become pods.
-// +kubebuilder:validation:Enum=Compatible;Compact
-type PodLayout string
-
-// The layouts.
-const (
-	// PodLayoutCompatible runs each stage in a pod of its own: init containers copy the package, run the stage and check it.
-	PodLayoutCompatible PodLayout = "Compatible"
-	// PodLayoutCompact mounts packages as image volumes and runs stages that follow each other as containers of one pod.
-	PodLayoutCompact PodLayout = "Compact"
-)
-
 // PodLayoutStatus counts the selected nodes by the layout that they get.
 type PodLayoutStatus struct {
 	// compact is the number of nodes that get Compact.

@@ -147,25 +147,6 @@ type SkyhookSpec struct {
 	// +kubebuilder:default=node
 	Sequencing Sequencing `json:"sequencing,omitempty"`
 
-	// podLayout says how stages become pods. Compatible runs each stage in a pod of its own, with the containers that earlier operators
-	// made. Compact mounts the package as an image volume, runs a stage and its check in one container, and stages that follow each
-	// other in one pod, which takes a fraction of the time; nodes whose kubelet or container runtime cannot mount images get
-	// Compatible. Absent means the operator's setting, which is Compatible unless it was changed.
-	// +optional
-	PodLayout PodLayout `json:"podLayout,omitempty"`
-
-	// pinImages has every node pull the image of a package by the digest that the first node pulled, so that a tag that
-	// is moved meanwhile changes nothing. Packages with containerSHA have their digest already. Absent means the operator's
-	// setting, which is false unless it was changed.
-	// +optional
-	PinImages *bool `json:"pinImages,omitempty"`
-
-	// prepull has the images of the next nodes pulled before their turn, on as many nodes as one more batch has, by a pod that does
-	// nothing else: no node is cordoned for it, and it takes no slot of a budget. A node is admitted when its images are there, so that an
-	// image that cannot be pulled is known before the node is cordoned. Default false.
-	// +optional
-	Prepull bool `json:"prepull,omitempty"`
-
 	// revisionHistoryLimit is how many earlier revisions, which are sets of packages, are kept as ControllerRevisions for kubectl
 	// skyhook history, diff and undo. A revision that nodes still have is kept beyond that. Absent means 10.
 	// +optional

@@ -1367,11 +1367,6 @@ func (in *SkyhookSpec) DeepCopyInto(out *SkyhookSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
-	if in.PinImages != nil {
-		in, out := &in.PinImages, &out.PinImages
-		*out = new(bool)
-		**out = **in
-	}
 	if in.RevisionHistoryLimit != nil {
 		in, out := &in.RevisionHistoryLimit, &out.RevisionHistoryLimit
 		*out = new(int32)

@@ -17,6 +17,9 @@ type removedField struct {
 
 // removedFields are those that docs/upgrading.md lists.
 var removedFields = []removedField{
+	{[]string{"Skyhook"}, "podLayout", "use the operator's setting podLayout"},
+	{[]string{"Skyhook"}, "pinImages", "use the operator's setting pinImages"},
+	{[]string{"Skyhook"}, "prepull", "use the operator's setting prepull"},
 	{[]string{"NodeOp", "NodeOpUpgrade"}, "proof", "use proof of the policy that deploymentPolicy names"},
 	{[]string{"NodeOp"}, "nodeMarks", "use nodeMarks of the policy that deploymentPolicy names"},
 	{[]string{"NodeOp"}, "targets", "remove it: all selected nodes belong to the operation"},

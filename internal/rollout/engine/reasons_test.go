@@ -160,7 +160,9 @@ func TestAdmissionChecksHaveReasons(t *testing.T) {
 		{rollout.ReasonWindow, func(s *rollout.Snapshot, _ *rollout.Rollout, _ *rollout.Target) {
 			s.Groups[0].Frozen = &rollout.Why{Reason: rollout.ReasonWindow}
 		}},
-		{rollout.ReasonStopped, func(s *rollout.Snapshot, _ *rollout.Rollout, _ *rollout.Target) { s.Groups[0].Memory.Stopped, s.Groups[0].Pace.StopAfter = true, 1 }},
+		{rollout.ReasonStopped, func(s *rollout.Snapshot, _ *rollout.Rollout, _ *rollout.Target) {
+			s.Groups[0].Memory.Stopped, s.Groups[0].Pace.StopAfter = true, 1
+		}},
 		{rollout.ReasonLedger, func(s *rollout.Snapshot, _ *rollout.Rollout, _ *rollout.Target) { s.Groups[0].Pace = fixed }},
 		{rollout.ReasonBudget, func(s *rollout.Snapshot, _ *rollout.Rollout, _ *rollout.Target) { busy(s) }},
 		{rollout.ReasonBudget, func(s *rollout.Snapshot, _ *rollout.Rollout, _ *rollout.Target) { s.Groups[0].Limit = 0 }},

@@ -51,13 +51,16 @@ type ImagePull struct {
 	PodStart time.Time
 }
 
-// PinsImages reports whether nodes pull by the digest that the first of them pulled.
+// PinsImages reports whether nodes pull by the digest that the first of them pulled: the operator's setting, or else the profile.
 func (f *Facts) PinsImages() bool {
-	if pins := f.Skyhook.Spec.PinImages; pins != nil {
+	if pins := f.Config.PinImages; pins != nil {
 		return *pins
 	}
-	return f.Config.PinImages
+	return f.isRecommended()
 }
+
+// Prepulls reports whether images are pulled before a node's turn.
+func (f *Facts) Prepulls() bool { return f.Config.Prepull != nil && *f.Config.Prepull }
 
 // IsPinned reports whether the digest of a package's image is recorded, or to be recorded.
 func (f *Facts) IsPinned(d *Definition) bool {

@@ -69,14 +69,15 @@ type Config struct {
 	LogRoot           string // on the host
 	RuntimeTaint      corev1.Taint
 	ReapplyOnReboot   bool
-	TrustAgentReboots bool               // a successful interrupt pod proves a reboot (REBOOT_PROOF=agent)
-	ImagePullSecret   string             // in Namespace, several separated by commas; empty for none
-	ServiceAccount    string             // of the pods; empty for the namespace's default
-	OwnAccount        string             // of the operators, in Namespace: no drain evicts their pods; empty when unknown
-	PodLayout         v1alpha1.PodLayout // for Skyhooks that do not say how stages become pods; empty for Compatible
-	ImageVolumesFrom  string             // version of Kubernetes from which kubelets mount images; empty for DefaultImageVolumesFrom
-	PinImages         bool               // for Skyhooks that do not say whether digests of images are recorded
-	AlwaysPull        bool               // force imagePullPolicy Always; otherwise Kubernetes chooses by tag or digest
+	TrustAgentReboots bool      // a successful interrupt pod proves a reboot (REBOOT_PROOF=agent)
+	ImagePullSecret   string    // in Namespace, several separated by commas; empty for none
+	ServiceAccount    string    // of the pods; empty for the namespace's default
+	OwnAccount        string    // of the operators, in Namespace: no drain evicts their pods; empty when unknown
+	PodLayout         PodLayout // how stages become pods; empty for that of the profile
+	ImageVolumesFrom  string    // version of Kubernetes from which kubelets mount images; empty for DefaultImageVolumesFrom
+	PinImages         *bool     // nodes pull by the digest that the first of them pulled; nil for what the profile says
+	Prepull           *bool     // images are pulled before a node's turn; nil for no
+	AlwaysPull        bool      // force imagePullPolicy Always; otherwise Kubernetes chooses by tag or digest
 	StageDeadline     time.Duration
 	InterruptDeadline time.Duration
 	InterruptMemory   string // of the interrupt container

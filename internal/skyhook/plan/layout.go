@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -19,13 +18,20 @@ const DefaultImageVolumesFrom = "1.35"
 // imageRuntimes are the container runtimes that mount images, each with the version from which it does.
 var imageRuntimes = map[string]string{"containerd": "2.1.0", "cri-o": "1.31.0"}
 
+// PodLayout is how the stages of packages become pods.
+type PodLayout string
+
+// The layouts.
+const (
+	// LayoutCompatible runs each stage in a pod of its own: init containers copy the package, run the stage and check it.
+	LayoutCompatible PodLayout = "Compatible"
+	// LayoutCompact mounts packages as image volumes and runs stages that follow each other as containers of one pod.
+	LayoutCompact PodLayout = "Compact"
+)
+
 // WantsCompact reports whether stages share pods on the nodes that can mount images.
 func (f *Facts) WantsCompact() bool {
-	layout := f.Skyhook.Spec.PodLayout
-	if layout == "" {
-		layout = f.Config.PodLayout
-	}
-	return layout == v1alpha1.PodLayoutCompact
+	return f.Config.PodLayout == LayoutCompact || f.Config.PodLayout == "" && f.isRecommended()
 }
 
 // MountProblem returns why a node cannot mount images; empty if it can, as far as is known.

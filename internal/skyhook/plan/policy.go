@@ -68,5 +68,8 @@ func (f *Facts) Profile() v1alpha1.Profile {
 // that somebody wrote is one.
 func (f *Facts) HasBudget() bool {
 	b := f.Skyhook.Spec.InterruptionBudget
-	return b.Percent != nil || b.Count != nil || f.PolicyName() != "" || f.Skyhook.Spec.Profile == v1alpha1.ProfileRecommended
+	return b.Percent != nil || b.Count != nil || f.PolicyName() != "" || f.isRecommended()
 }
+
+// isRecommended reports whether absent fields and settings are those of the profile Recommended.
+func (f *Facts) isRecommended() bool { return f.Skyhook.Spec.Profile == v1alpha1.ProfileRecommended }

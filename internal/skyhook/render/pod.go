@@ -306,7 +306,7 @@ func (r Renderer) ContentFor(st *plan.Step, payload *v1alpha1.Interrupt, digest 
 		}
 	}
 	if isCompact {
-		parts = append(parts, string(v1alpha1.PodLayoutCompact))
+		parts = append(parts, string(plan.LayoutCompact))
 	}
 	return plan.HashID(parts...)
 }

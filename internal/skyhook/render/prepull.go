@@ -80,7 +80,7 @@ func (r Renderer) PullPodName(nodeName string, images []PulledImage) string {
 // container ends at once, or does not start.
 func (r Renderer) PullPod(t *plan.Target) *corev1.Pod {
 	n := t.Node
-	if !r.Facts.Skyhook.Spec.Prepull {
+	if !r.Facts.Prepulls() {
 		return nil
 	}
 	images := r.ImagesToPull(t)

@@ -46,7 +46,7 @@ var unheard = map[string]string{
 func TestRights(t *testing.T) {
 	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
-	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly, "--set", "defaultDeploymentPolicy.create=true")
+	mustHelm(t, "v4", w.Namespace, "install", releaseName, "chart", "--set-string", quietly+",controllerManager.manager.env.podLayout=Compact", "--set", "defaultDeploymentPolicy.create=true")
 	kubelet := w.StartKubelet()
 	createWebhooks(t, w)
 	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-tenant"}} // whose lease holds up nobody
@@ -256,7 +256,6 @@ apiVersion: skyhook.nvidia.com/v1alpha1
 kind: Skyhook
 metadata: {name: recalled}
 spec:
-  podLayout: Compact
   nodeSelectors: {matchLabels: {pool: gpu}}
   packages: {driver: {version: 1.0.0, image: registry.example/driver, env: [{name: A, value: CONTENT}]}}
 `

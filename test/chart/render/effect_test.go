@@ -40,6 +40,7 @@ var settings = map[string]struct{ env, value string }{
 	"kairosLabels":            {"KAIROS_LABELS", "false"},
 	"alwaysPull":              {"ALWAYS_PULL", "true"},
 	"pinImages":               {"PIN_IMAGES", "true"},
+	"prepull":                 {"PREPULL", "true"},
 	"podLayout":               {"POD_LAYOUT", "Compact"},
 	"imageVolumesFrom":        {"IMAGE_VOLUMES_FROM", "1.33"},
 	"stageDeadline":           {"STAGE_DEADLINE", "90m"},

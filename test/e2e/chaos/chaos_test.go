@@ -69,7 +69,7 @@ func TestChaos(t *testing.T) {
 	}
 	plan := schedule.New(*seed, *length, r.nodes)
 	fmt.Fprintf(os.Stdout, "\nseed %d: make chaos SEED=%d FOR=%s runs this again. The faults, by the time since the first:\n%s\n", *seed, *seed, *length, schedule.TimeLine(plan))
-	cluster.ScaleOperator(t, 2)
+	cluster.ScaleOperator(t, 2, "podLayout=Compact")
 	r.prepareHosts()
 
 	undisturbed := r.workUndisturbed()

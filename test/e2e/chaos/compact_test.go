@@ -33,11 +33,11 @@ func compactPack(name, version, more string) string {
 }
 
 func compactManifest(version string) string {
-	return strings.Replace(manifest(compact,
+	return manifest(compact,
 		compactPack("lower", version, ""),
 		compactPack("middle", version, fmt.Sprintf("\n      dependsOn: {lower: %s}", version)),
 		compactPack("upper", version, fmt.Sprintf("\n      dependsOn: {middle: %s}\n      interrupt: %s", version, restart)),
-	), "\nspec:", "\nspec:\n  podLayout: Compact", 1)
+	)
 }
 
 // requireCompact fails if the stages of the compact Skyhook did not share pods on all nodes. Faults may have nodes go back to the other

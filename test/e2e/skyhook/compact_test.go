@@ -41,7 +41,7 @@ func compactSkyhook(name, extra string, packages int, wait map[string]string) st
 			b.WriteString(extra)
 		}
 	}
-	return suite.Manifest(name, "\n  podLayout: Compact", b.String())
+	return suite.Manifest(name, "", b.String())
 }
 
 // requireStagesOnce checks which stages ran on a node, each once and in this order.
@@ -55,7 +55,8 @@ func requireStagesOnce(t *testing.T, node string, want ...string) {
 // TestCompact shows stages that share pods: one for those before the drain, one for those after it, one for the reboot, one after it.
 func TestCompact(t *testing.T) {
 	const name = "compact"
-	n := cluster.ShareInterruptibleNodes(t, 1)[0]
+	n := cluster.InterruptibleNodes(t, 1)[0]
+	cluster.SetOperator(t, "podLayout=Compact")
 	selectNodes(t, name, n)
 	pods := collectPodNames(t)
 	watch := watchNodes(t, n)
@@ -83,7 +84,8 @@ func TestCompact(t *testing.T) {
 // TestCompactEdit edits a package while a pod has its stages ahead: the running stage ends, and nothing begins with the old definition.
 func TestCompactEdit(t *testing.T) {
 	const name = "edit"
-	n := cluster.ShareNodes(t, 1)[0]
+	n := cluster.Nodes(t, 1)[0]
+	cluster.SetOperator(t, "podLayout=Compact")
 	selectNodes(t, name, n)
 	first := compactSkyhook(name, "", 3, map[string]string{"apply": "sleep 12"})
 	cluster.Apply(t, first)
@@ -99,7 +101,8 @@ func TestCompactEdit(t *testing.T) {
 // what was done before is not repeated.
 func TestCompactPowerCut(t *testing.T) {
 	const name = "powercut"
-	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.ShareInterruptibleNodes(t, 1)[0]
+	machines, n := cluster.LocalCluster(t, "cutting the power"), cluster.InterruptibleNodes(t, 1)[0]
+	cluster.SetOperator(t, "podLayout=Compact")
 	cluster.RequireService(t, n, "cron")
 	for _, stage := range []string{"apply", "config", "post_interrupt"} {
 		t.Run(stage, func(t *testing.T) {
@@ -136,7 +139,8 @@ func TestCompactPowerCut(t *testing.T) {
 // TestCompactBareImage: an image that has the package and no program is pulled before its turn and mounted; Compatible needs a shell in it.
 func TestCompactBareImage(t *testing.T) {
 	const name = "bare"
-	local, n := cluster.LocalCluster(t, "pushes an image of a package"), cluster.ShareNodes(t, 1)[0]
+	local, n := cluster.LocalCluster(t, "pushes an image of a package"), cluster.Nodes(t, 1)[0]
+	cluster.SetOperator(t, "podLayout=Compact", "prepull=true")
 	selectNodes(t, name, n)
 	const image = suite.PackageRepository + name
 	step := func(file string) string {
@@ -154,7 +158,7 @@ func TestCompactBareImage(t *testing.T) {
 	if _, err := local.Push(t.Context(), image+":1.0.0", bare); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Apply(t, suite.Manifest(name, "\n  podLayout: Compact\n  prepull: true", `
+	cluster.Apply(t, suite.Manifest(name, "", `
     bare: {version: 1.0.0, image: `+image+`}`))
 	cluster.WaitComplete(t, name)
 	requireStagesOnce(t, n, "bare-apply")

@@ -19,12 +19,18 @@ import (
 // TestMovedTag: a tag is moved after the first node has pulled it. With pinImages the second node pulls what the first one pulled;
 // without it, what the tag has become.
 func TestMovedTag(t *testing.T) {
-	local, nodes := cluster.LocalCluster(t, "moves a tag in its registry"), cluster.ShareNodes(t, 2)
+	local, nodes := cluster.LocalCluster(t, "moves a tag in its registry"), cluster.Nodes(t, 2)
 	base := cluster.PackageImage(t, "shellscript")
-	for _, c := range []struct{ name, spec, second string }{
-		{"moved-tag", "", "new"},
-		{"pinned-tag", "\n  pinImages: true", "old"},
+	for _, c := range []struct {
+		name, second string
+		pins         bool
+	}{
+		{"moved-tag", "new", false},
+		{"pinned-tag", "old", true},
 	} {
+		if c.pins {
+			cluster.SetOperator(t, "pinImages=true")
+		}
 		image := suite.PackageRepository + c.name
 		push := func(text string) (digest string) {
 			t.Helper()
@@ -37,7 +43,7 @@ func TestMovedTag(t *testing.T) {
 		}
 		selectNodes(t, c.name, nodes...)
 		old := push("old")
-		cluster.Apply(t, suite.Manifest(c.name, c.spec+"\n  interruptionBudget: {count: 1}", fmt.Sprintf(`
+		cluster.Apply(t, suite.Manifest(c.name, "\n  interruptionBudget: {count: 1}", fmt.Sprintf(`
     moved:
       version: 1.0.0
       image: %s
@@ -50,7 +56,7 @@ func TestMovedTag(t *testing.T) {
 		cluster.WaitComplete(t, c.name)
 		requireStages(t, first, "old "+c.name)
 		requireStages(t, second, c.second+" "+c.name)
-		if c.spec != "" {
+		if c.pins {
 			requirePin(t, c.name, first, old)
 		}
 		for _, n := range nodes {

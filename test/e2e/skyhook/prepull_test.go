@@ -17,10 +17,11 @@ import (
 // the node is admitted, and the pod of the stage finds it on the node.
 func TestPrepull(t *testing.T) {
 	const name = "prepulling"
-	local, n := cluster.LocalCluster(t, "pushes an image late"), cluster.ShareInterruptibleNodes(t, 1)[0]
+	local, n := cluster.LocalCluster(t, "pushes an image late"), cluster.InterruptibleNodes(t, 1)[0]
+	cluster.SetOperator(t, "prepull=true")
 	selectNodes(t, name, n)
 	image := suite.PackageRepository + name
-	cluster.Apply(t, suite.Manifest(name, "\n  prepull: true\n  interruptionBudget: {count: 1}", `
+	cluster.Apply(t, suite.Manifest(name, "\n  interruptionBudget: {count: 1}", `
     late:
       version: 1.0.0
       image: `+image+`

@@ -69,10 +69,24 @@ func (c *Cluster) ImageFlags() []string {
 	return append(flags, "--set", "controllerManager.manager.image.pullPolicy=Always")
 }
 
-// ScaleOperator changes the number of operators for the rest of the test.
-func (c *Cluster) ScaleOperator(t *testing.T, replicas int) {
+// ScaleOperator changes the number of operators, and perhaps settings, for the rest of the test.
+func (c *Cluster) ScaleOperator(t *testing.T, replicas int, settings ...string) {
 	t.Helper()
-	if err := c.installOperator("--set", fmt.Sprintf("controllerManager.replicas=%d", replicas)); err != nil {
+	c.setOperator(t, settings, "--set", fmt.Sprintf("controllerManager.replicas=%d", replicas))
+}
+
+// SetOperator changes settings of the operator, such as podLayout=Compact, for the rest of the test. No other test may run meanwhile.
+func (c *Cluster) SetOperator(t *testing.T, settings ...string) {
+	t.Helper()
+	c.setOperator(t, settings)
+}
+
+func (c *Cluster) setOperator(t *testing.T, settings []string, flags ...string) {
+	t.Helper()
+	for _, s := range settings {
+		flags = append(flags, "--set-string", "controllerManager.manager.env."+s)
+	}
+	if err := c.installOperator(flags...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
