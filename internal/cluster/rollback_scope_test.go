@@ -18,7 +18,7 @@ import (
 )
 
 func takingBack(version string) string {
-	return strings.NewReplacer("when: [StageFailed]", "when: [StageFailed], scope: Rollout").Replace(undoableSkyhook(version, "echo hello"))
+	return strings.NewReplacer("rollback: {}", "rollback: {scope: Rollout}").Replace(undoableSkyhook(version, "echo hello"))
 }
 
 // followAll makes passes until nothing happens any more, and returns what ran on each node. A version fails on one node.

@@ -29,7 +29,7 @@ metadata: {name: demo}
 spec:
   nodeSelectors: {matchLabels: {pool: gpu}}
   interruptionBudget: {count: 1}
-  rollback: {when: [StageFailed]}
+  rollback: {}
   packages:
     tuning:
       version: VERSION
@@ -176,7 +176,7 @@ metadata: {name: demo}
 spec:
   nodeSelectors: {matchLabels: {pool: gpu}}
   interruptionBudget: {count: 1}
-  rollback: {when: [StageFailed]}
+  rollback: {}
   packages:
     base: {version: 1.0.0, image: registry.example/packages/base, uninstall: {enabled: true}}
     stays: {version: 1.0.0, image: registry.example/packages/stays, dependsOn: {base: 1.0.0}}
@@ -219,7 +219,7 @@ func TestFirstInstallIsUninstalled(t *testing.T) {
 // TestLateRollback: a node that was admitted before rollback was asked for has nothing to go back to, and nothing on it is uninstalled.
 func TestLateRollback(t *testing.T) {
 	s := newScenario(t, 1)
-	late := strings.NewReplacer("VERSION", "1.1.0", "  rollback: {when: [StageFailed]}\n", "").Replace(firstInstall)
+	late := strings.NewReplacer("VERSION", "1.1.0", "  rollback: {}\n", "").Replace(firstInstall)
 	s.Apply(late)
 	s.pass()
 	s.Apply(strings.ReplaceAll(firstInstall, "VERSION", "1.1.0"))

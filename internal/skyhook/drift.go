@@ -21,14 +21,10 @@ import (
 const driftSlots = 500
 
 func driftLimit(s *v1alpha1.Skyhook) int {
-	switch d := s.Spec.Drift; {
-	case d == nil:
+	if s.Spec.Drift == nil {
 		return 0
-	case d.Concurrency == nil:
-		return plan.DefaultDriftConcurrency
-	default:
-		return int(*d.Concurrency)
 	}
+	return plan.MaxDriftChecks
 }
 
 // compileDrift says when a node is checked for drift, and how far a check is.

@@ -58,8 +58,8 @@ func (w *testCluster) rollBack(s *v1alpha1.Skyhook) {
 // TestRollback: a node whose upgrade fails goes back to what was complete there, from the definitions that were installed, once, and stays so
 // until the packages change.
 func TestRollback(t *testing.T) {
-	w, s := startUpgrade(t, "when: [StageFailed]")
-	if is := w.target(s); !is.Rollback.IfFailed || is.Rollback.IfUnproven || is.Rollback.IfOthers || is.Rollback.Cause != nil {
+	w, s := startUpgrade(t, "")
+	if is := w.target(s); !is.Rollback.IfFailed || !is.Rollback.IfUnproven || is.Rollback.IfOthers || is.Rollback.Cause != nil {
 		t.Errorf("during the upgrade: %+v", is)
 	}
 	w.rollBack(s)
@@ -77,7 +77,7 @@ func TestRollback(t *testing.T) {
 	if got := w.drive(s); got != "" {
 		t.Errorf("it went back, and then ran %q", got)
 	}
-	s = w.apply(undoableHook("1.2.0", "when: [StageFailed]"))
+	s = w.apply(undoableHook("1.2.0", ""))
 	if is := w.target(s); is.Rollback.Cause != nil || len(is.Tasks) == 0 {
 		t.Errorf("with other packages: %+v", is)
 	}
@@ -86,19 +86,16 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestRollbackCauses: a node goes back for the causes that are named, for both without any, and not without rollback.
+// TestRollbackCauses: a node goes back for both causes, and without rollback only for the proof of the Skyhook that says so.
 func TestRollbackCauses(t *testing.T) {
-	for options, want := range map[string][2]bool{"": {true, true}, "when: [StageFailed]": {true, false}, "when: [ProofFailed]": {false, true}} {
-		w, s := startUpgrade(t, options)
-		if is := w.target(s); is.Rollback.IfFailed != want[0] || is.Rollback.IfUnproven != want[1] {
-			t.Errorf("with {%s} it goes back when a stage failed: %v, unproven: %v", options, is.Rollback.IfFailed, is.Rollback.IfUnproven)
-		}
-		s.Spec.Rollback = nil
-		if is := w.target(s); is.Rollback.IfFailed || is.Rollback.IfUnproven {
-			t.Errorf("without rollback it goes back: %+v", is)
-		}
+	w, s := startUpgrade(t, "")
+	if is := w.target(s); !is.Rollback.IfFailed || !is.Rollback.IfUnproven {
+		t.Errorf("with rollback: %+v", is)
 	}
-	w, s := startUpgrade(t, "when: [StageFailed]")
+	s.Spec.Rollback = nil
+	if is := w.target(s); is.Rollback.IfFailed || is.Rollback.IfUnproven {
+		t.Errorf("without rollback it goes back: %+v", is)
+	}
 	late := &v1alpha1.Proof{OnTimeout: v1alpha1.ProofRollback}
 	w.policy = &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Proof: late}}
 	if is := w.target(s); is.Rollback.IfUnproven {

@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
@@ -32,7 +33,7 @@ func addReleases(spec content, random *rand.Rand) {
 		spec["rollback"] = content{"scope": []string{"Node", "Rollout"}[random.IntN(2)]}
 	}
 	if random.IntN(4) == 0 {
-		spec["drift"] = content{"every": "1m", "mode": []string{"Report", "Repair"}[random.IntN(2)], "concurrency": int64(1)}
+		spec["drift"] = content{"every": "1m", "mode": []string{"Report", "Repair"}[random.IntN(2)]}
 	}
 }
 
@@ -162,7 +163,7 @@ func (r *Run) checkNewCheck(pod content) {
 			running = append(running, key.Name)
 		}
 	}
-	if len(running) > 0 {
+	if len(running) >= plan.MaxDriftChecks {
 		r.violate("drift checks disturb nobody", "%s checks node %s, and %s too", skyhook, r.nameOf(uid), strings.Join(running, ", "))
 	}
 }

@@ -20,12 +20,6 @@ type Drift struct {
 	// +optional
 	// +kubebuilder:default=Report
 	Mode DriftMode `json:"mode,omitempty"`
-
-	// concurrency is how many nodes are checked at the same time, 1 to 500. Default 10.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=500
-	Concurrency *int32 `json:"concurrency,omitempty"`
 }
 
 // DriftMode says what happens to a package that drifted.

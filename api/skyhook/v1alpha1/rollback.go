@@ -8,14 +8,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Rollback says when a node goes back to the packages that were complete there before: once for each set of packages, and in the
 // place that it has in the budget.
 type Rollback struct {
-	// when lists what makes a node go back: StageFailed is a stage whose failure is final, ProofFailed a proof that is late.
-	// Absent means both.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=2
-	When []RollbackCause `json:"when,omitempty"`
-
 	// scope says which nodes go back: Node is each node on which the packages fail. Rollout is also every node that got the same packages
 	// since the rollout began, and no further node gets them; they go back in the batches and windows of the policy. It begins anew
 	// when packages changes.

@@ -17,6 +17,8 @@ type removedField struct {
 
 // removedFields are those that docs/upgrading.md lists.
 var removedFields = []removedField{
+	{[]string{"Skyhook"}, "rollback.when", "remove it: nodes go back for both causes"},
+	{[]string{"Skyhook"}, "drift.concurrency", "remove it: ten nodes are checked at the same time"},
 	{[]string{"Skyhook"}, "podLayout", "use the operator's setting podLayout"},
 	{[]string{"Skyhook"}, "pinImages", "use the operator's setting pinImages"},
 	{[]string{"Skyhook"}, "prepull", "use the operator's setting prepull"},

@@ -15,10 +15,10 @@ import (
 
 // Defaults of spec.drift, and how long a check of one package and the pod of a node may take.
 const (
-	defaultDriftInterval    = 6 * time.Hour
-	DefaultDriftConcurrency = 10
-	DriftTimeout            = 10 * time.Minute
-	DriftPodTimeout         = 12 * time.Minute
+	defaultDriftInterval = 6 * time.Hour
+	MaxDriftChecks       = 10
+	DriftTimeout         = 10 * time.Minute
+	DriftPodTimeout      = 12 * time.Minute
 )
 
 // DriftInterval returns how much time passes between two checks of a node.

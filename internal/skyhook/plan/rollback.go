@@ -96,7 +96,7 @@ func (f *Facts) definitionsOf(hashes map[string]string) map[string]*Definition {
 
 // RollsBackFor reports whether nodes go back for a cause. A policy does not decide what runs on nodes: Rollback of its proof is Hold.
 func (f *Facts) RollsBackFor(cause v1alpha1.RollbackCause) bool {
-	if r := f.Skyhook.Spec.Rollback; r != nil && (len(r.When) == 0 || slices.Contains(r.When, cause)) {
+	if f.Skyhook.Spec.Rollback != nil {
 		return true
 	}
 	p := f.Skyhook.Spec.Proof
