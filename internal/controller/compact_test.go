@@ -59,6 +59,7 @@ func TestCompactPods(t *testing.T) {
 // TestCompactRecall edits a package while a pod has its stages ahead: the pod is told to end before them.
 func TestCompactRecall(t *testing.T) {
 	s := newFixture(t, 1)
+	s.options.Skyhook.PodLayout = plan.LayoutCompact
 	s.kubelet.SetOutcome(func(*corev1.Pod) testenv.Outcome { return testenv.Hangs })
 	s.startOperator()
 	s.Apply(compactSkyhook)

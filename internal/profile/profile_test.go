@@ -50,7 +50,7 @@ func TestExplicitWins(t *testing.T) {
 	drain := v1alpha1.DrainPodOptions{Wait: v1alpha1.WaitAfterCordon, Order: v1alpha1.DrainTogether}
 	said := v1alpha1.SkyhookSpec{
 		Profile: recommended, ShareReboots: new(false), Rollback: &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeRollout},
-		Drift: &v1alpha1.Drift{Mode: v1alpha1.DriftRepair}, NodeMarks: &v1alpha1.NodeMarks{}, DrainConfig: &v1alpha1.DrainConfig{DrainPodOptions: drain},
+		Drift: &v1alpha1.Drift{Mode: v1alpha1.DriftRepair}, NodeMarks: &v1alpha1.NodeMarks{}, DrainConfig: &v1alpha1.DrainConfig{DrainPodOptions: drain}, Proof: &v1alpha1.Proof{},
 		InterruptionBudget: v1alpha1.InterruptionBudget{Count: new(3), CountUnavailable: new(false)},
 	}
 	if got := FillSkyhook(said, nil); !reflect.DeepEqual(got, said) {
@@ -63,7 +63,7 @@ func TestExplicitWins(t *testing.T) {
 	case !reflect.DeepEqual(empty, before):
 		t.Errorf("the spec that was given became %+v", empty)
 	case !*got.ShareReboots, !*got.InterruptionBudget.CountUnavailable, got.Rollback == nil, got.Drift.Mode != v1alpha1.DriftReport,
-		got.DrainConfig.Wait != v1alpha1.WaitBeforeCordon, got.DrainConfig.Order != v1alpha1.DrainByPriority, !reflect.DeepEqual(*got.NodeMarks, Marks):
+		got.DrainConfig.Wait != v1alpha1.WaitBeforeCordon, got.DrainConfig.Order != v1alpha1.DrainByPriority, !reflect.DeepEqual(*got.NodeMarks, Marks), !got.Proof.AsBefore:
 		t.Errorf("an empty Skyhook became %+v", got)
 	}
 	if b := FillSkyhook(v1alpha1.SkyhookSpec{}, nil).InterruptionBudget; b.CountUnavailable != nil {

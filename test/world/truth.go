@@ -150,11 +150,11 @@ func (r *Run) onNodeWrite(w Write) {
 // noteRecord reads what matters of a record that the operator wrote.
 func (r *Run) noteRecord(w Write, uid, skyhook, text string) {
 	var rec struct {
-		Skipped   bool
-		Rollback  *struct{ Of string }
-		Admitted  bool
-		Admission int
-		Held      *struct{}
+		Skipped, First bool
+		Rollback       *struct{ Of string }
+		Admitted       bool
+		Admission      int
+		Held           *struct{}
 
 		FinishedAt *time.Time
 		Packages   map[string]struct {
@@ -186,8 +186,8 @@ func (r *Run) noteRecord(w Write, uid, skyhook, text string) {
 	}
 	set(r.truth.gaveUp, uid, skyhook, gaveUp)
 	if wasAdmitted && !rec.Admitted && text != "" {
-		isPostponed := rec.FinishedAt == nil                     // its work is not done, and goes on in another visit
-		isEmpty := rec.Rollback != nil && len(rec.Packages) == 0 // a first install that was taken back: nothing is left to prove
+		isPostponed := rec.FinishedAt == nil        // its work is not done, and goes on in another visit
+		isEmpty := rec.Rollback != nil && rec.First // a first install that was taken back: nothing is left to prove
 		r.checkRelease(w, skyhook, gaveUp || rec.Skipped || isPostponed || isEmpty)
 	}
 	was := r.truth.rollbacks[uid+skyhook]
