@@ -89,7 +89,7 @@ func setUpdateTimes(out, before *v1alpha1.NodeOpStatus, t time.Time) {
 
 	a, b := out.DeepCopy(), before.DeepCopy()
 	for _, s := range []*v1alpha1.NodeOpStatus{a, b} {
-		s.LastUpdated, s.Admission, s.EstimatedCompletion = metav1.Time{}, nil, nil
+		s.LastUpdated, s.Admission, s.EstimatedCompletion, s.Profile = metav1.Time{}, nil, nil, nil
 		ClearTimes(s.Conditions, s.NodeStatuses)
 	}
 	if !equality.Semantic.DeepEqual(a, b) {

@@ -195,7 +195,7 @@ func TestNodeOpHealth(t *testing.T) {
 	_, end := startOperator(t, w.Namespace)
 	defer end()
 	for name, well := range map[string]bool{"good": true, "bad": false} { // one of them at a time, whichever is first
-		w.Apply("{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: " + name + ", namespace: " + w.Namespace + "}, spec: {command: [date], backoffLimit: 0}}")
+		w.Apply("{apiVersion: operator.kairos.io/v1alpha1, kind: NodeOp, metadata: {name: " + name + ", namespace: " + w.Namespace + "}, spec: {command: [date], backoffLimit: 0, concurrency: 2}}")
 		w.Eventually("NodeOp "+name+" has ended", func() bool {
 			finishJobs(w, well)
 			return s.has(func(v verdict) bool {
