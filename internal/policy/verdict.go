@@ -44,6 +44,7 @@ var nodeVerdicts = []struct {
 	{rollout.PhaseWaiting, rollout.ReasonPaused, v1alpha1.VerdictSuspended},
 	{rollout.PhaseWaiting, rollout.ReasonWindow, v1alpha1.VerdictSuspended},
 	{rollout.PhaseWaiting, "", v1alpha1.VerdictProgressing},
+	{rollout.PhaseBlocked, rollout.ReasonLedger, v1alpha1.VerdictProgressing}, // until a status is written
 	{rollout.PhaseBlocked, "", v1alpha1.VerdictFailed},
 	{rollout.PhaseBlocked, rollout.ReasonIgnored, v1alpha1.VerdictSuspended},
 	{rollout.PhasePaused, "", v1alpha1.VerdictSuspended},
