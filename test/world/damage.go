@@ -233,6 +233,7 @@ func (r *Run) repair() {
 			delete(all, v1alpha1.AnnotationPause)
 			delete(all, v1alpha1.AnnotationDisable)
 			all[v1alpha1.AnnotationResume] = "now"
+			delete(part(c, "spec"), "runtimeRequired") // its taint keeps off earlier Skyhooks that do not tolerate it, which it waits for
 			endReleases(part(c, "spec"), r.config().Profile)
 			packages := part(c, "spec", "packages")
 			for _, extreme := range []string{"root-mount", "large", "env", strings.Repeat("a", 43), "many"} {
