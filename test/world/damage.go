@@ -245,7 +245,7 @@ func (r *Run) repair() {
 		r.createAsUser(Policies, newPolicy(r.random("policy")))
 	}
 	for _, key := range r.server.keys(Nodes) {
-		if (r.truth.cordoned[r.uidOf(key)] || r.truth.unclear[r.uidOf(key)]) && r.hasPolicy() { // a shared budget counts these nodes, so others may wait for ever
+		if (r.truth.cordoned[r.uidOf(key)] || r.truth.unclear[r.uidOf(key)]) && (r.hasPolicy() || r.config().Profile == v1alpha1.ProfileRecommended) { // budgets count these nodes, so others may wait for ever
 			r.uncordon(key)
 		}
 	}
