@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -271,6 +272,25 @@ func (r *Run) deleteFailedNodeOps() (isAny bool) {
 		if hasFailed && nestedMap(o, "spec")["deploymentPolicy"] != nil {
 			r.deleteAsUser(NodeOps, key)
 			isAny = true
+		}
+	}
+	return isAny
+}
+
+// resumeStopped resumes the Skyhooks that failures stopped, with their policy, and reports whether there was one.
+func (r *Run) resumeStopped() (isAny bool) {
+	resume := func(c content) {
+		part(c, "metadata", "annotations")[v1alpha1.AnnotationResume] = fmt.Sprint("turn ", r.turn)
+	}
+	for _, key := range r.server.keys(Skyhooks) {
+		s := decode(r.server.objects[Skyhooks.Kind][key], &v1alpha1.Skyhook{})
+		if !apimeta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionRolloutStopped) {
+			continue
+		}
+		isAny = true
+		r.changeAsUser(Skyhooks, key, "resumed", resume)
+		for _, policy := range r.server.keys(Policies) {
+			r.changeAsUser(Policies, policy, "resumed", resume)
 		}
 	}
 	return isAny

@@ -225,7 +225,7 @@ const restTime = protectedFor + time.Minute
 // awaitRest makes turns without events until the cluster has come to rest, and checks what must be true then.
 func (r *Run) awaitRest() {
 	for r.comesToRest(quietTurns) {
-		if !r.deleteFailedNodeOps() { // of which it was not said yet when events ended
+		if !r.deleteFailedNodeOps() && !r.resumeStopped() { // of which it was not said yet when events ended
 			r.checkRest()
 			return
 		}
