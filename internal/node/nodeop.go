@@ -28,7 +28,7 @@ type OpRecord struct {
 	Command   *Step                 `json:"command,omitempty"`
 	Reboot    *Step                 `json:"reboot,omitempty"`
 	Job       string                `json:"job,omitempty"`
-	Boot      string                `json:"boot,omitempty"`    // boot id when the command began, or when its reboot began that others may share
+	Boot      string                `json:"boot,omitempty"`    // boot id when the command began, or in which it ran if its pod says so, or when its reboot began that others may share
 	Shared    *rollout.SharedReboot `json:"shared,omitempty"`  // the reboot that this admission awaits or awaited together with others
 	Offered   map[string]int64      `json:"offered,omitempty"` // resources at the admission that proofs ask for
 	Proving   *time.Time            `json:"proving,omitempty"` // since when all work is done and the proof is waited for

@@ -74,6 +74,7 @@ type environment struct {
 	output         string                    // the termination message of a command that succeeds
 	skew           time.Duration             // of the operator's clock
 	durations      *timing.Durations         // of the present process; nil in tests in which the operator has one process
+	agentBoot      func(node string) string  // what the container before a command says: "" for an older agent
 	rebootModes    map[string]string         // how a node reboots: "" does, "never", "twice", "lies" (the pod succeeds without a reboot), "gone" (not ready), "came up" or "falls back" (an upgraded system)
 	hostRecords    map[string]pack.Reboot    // records on hosts, by node and id
 	namespaces     []string                  // that the operator watches
@@ -88,6 +89,7 @@ type environment struct {
 func newEnvironment(t testing.TB, nodes ...string) *environment {
 	w := &environment{t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), workloads: map[string][]rollout.Pod{}, commands: map[string]string{},
 		checks: map[string]string{}, rebootModes: map[string]string{}, hostRecords: map[string]pack.Reboot{}, writesStatus: true}
+	w.agentBoot = func(name string) string { return w.node(name).BootID }
 	for _, n := range nodes {
 		w.addNode(n)
 	}

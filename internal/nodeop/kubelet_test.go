@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
@@ -48,6 +49,9 @@ func (w *environment) runJob(j *batchv1.Job) {
 		kubelet.EndJob(j, false, w.now)
 	case "hang":
 	default:
+		if p.Spec.InitContainers != nil && p.Spec.InitContainers[0].Name == nodeop.ContainerBoot {
+			kubelet.End(p, 0, 0, string(pack.Kairos{BootID: w.agentBoot(node)}.Encode()), w.now)
+		}
 		kubelet.EndAll(p, 0, w.output, w.now)
 		kubelet.EndJob(j, true, w.now)
 	}

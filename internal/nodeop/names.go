@@ -17,6 +17,7 @@ const (
 	ContainerCommand   = "nodeop"
 	ContainerReboot    = "reboot"
 	ContainerPreflight = "preflight"
+	ContainerBoot      = "boot"
 )
 
 // DefaultHostMount is where a command sees the host.

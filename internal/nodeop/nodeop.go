@@ -136,6 +136,7 @@ type Findings struct {
 	Attempts      int32
 	TargetVersion string // that the command of an upgrade installed
 	BootedVersion string // that came up after the reboot
+	Boot          string // in which the last attempt of the command ran; empty if its pod does not say so
 }
 
 // Progress is how far the Job of a node is.

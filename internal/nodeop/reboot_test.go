@@ -5,6 +5,7 @@ package nodeop_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 const rebootingOp = `{metadata: {name: up}, spec: {image: private/op, imagePullSecrets: [{name: s}], command: [x], cordon: true, rebootOnSuccess: true, concurrency: 1}}`
@@ -126,7 +128,11 @@ func TestSharedReboot(t *testing.T) {
 	for w.node("n1").BootID == "boot-1" {
 		w.tick()
 		for _, j := range w.jobs {
-			requireEqual(t, "containers", len(j.Spec.Template.Spec.Containers)+len(j.Spec.Template.Spec.InitContainers), 1)
+			spec := j.Spec.Template.Spec
+			requireEqual(t, "containers", len(spec.Containers), 1)
+			requireEqual(t, "command", spec.Containers[0].Name, nodeop.ContainerCommand)
+			requireEqual(t, "containers before it", len(spec.InitContainers), 1)
+			requireEqual(t, "first", strings.Join(append(spec.InitContainers[0].Args, spec.InitContainers[0].Image), " "), "kairos --root-mount /root example.org/agent:v1")
 		}
 	}
 	requireEqual(t, "commands before the reboot", w.countCreated("Job"), 2)
@@ -137,4 +143,37 @@ func TestSharedReboot(t *testing.T) {
 	requireEqual(t, "boot", w.node("n1").BootID, "boot-1'") // once
 	requireEqual(t, "reboot pods", len(slices.DeleteFunc(slices.Clone(w.pods), func(p *corev1.Pod) bool { return !isRebootPod(p) })), 1)
 	requireEqual(t, "cordoned", w.node("n1").Unschedulable, false)
+}
+
+// A node crashes and reports its new boot after NodeOps await their shared reboot. That boot is the reboot for the commands that ended before
+// the crash, and for those of which an older agent does not say in which boot they ran.
+func TestCrashBeforeSharedReboot(t *testing.T) {
+	for _, c := range []struct{ name, said, seen, want string }{
+		{"before the commands end", "boot-2", "boot-1", "boot-2'"},
+		{"after they ended", "boot-1", "boot-1", "boot-2"},
+		{"after they ended, and the node reports that before the operator sees it", "boot-1", "boot-2", "boot-2'"},
+		{"before the commands end, with an older agent", "", "boot-1", "boot-2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newEnvironment(t, "n1")
+			one, two := w.applyYAML(`{metadata: {name: one}`+sharingOp), w.applyYAML(`{metadata: {name: two}`+sharingOp)
+			w.agentBoot = func(name string) string {
+				w.node(name).BootID = c.seen
+				return c.said
+			}
+			hasCrashed := false
+			w.loses = func(a rollout.Action) bool {
+				isLast := a.Verb == rollout.VerbRun && a.Task == nodeop.TaskReboot && !hasCrashed
+				if isLast {
+					w.node("n1").BootID, hasCrashed = "boot-2", true
+				}
+				return isLast
+			}
+			w.runToEnd()
+			requireEqual(t, "crashed", hasCrashed, true)
+			requireEqual(t, "phase", one.Status.Phase, v1alpha1.PhaseCompleted)
+			requireEqual(t, "phase", two.Status.Phase, v1alpha1.PhaseCompleted)
+			requireEqual(t, "boot", w.node("n1").BootID, c.want)
+		})
+	}
 }

@@ -9,9 +9,11 @@ import (
 	"strings"
 )
 
-// Kairos describes the Kairos installation of a host. The zero value is a host without Kairos.
+// Kairos describes the Kairos installation of a host. Without Kairos only BootID is set.
 type Kairos struct {
-	Runs bool
+	// BootID is the boot in which the host is, as in /proc/sys/kernel/random/boot_id; empty if it is unknown.
+	BootID string
+	Runs   bool
 	// Release holds what its release file says, by key without the prefix KAIROS_; only keys of KairosKeys.
 	Release map[string]string
 	// Boot is the system it booted: active, passive, recovery, livecd or unknown; empty when it cannot be determined.
@@ -91,12 +93,13 @@ type wireKairos struct {
 	Runs    bool              `json:"runs"`
 	Release map[string]string `json:"release,omitempty"`
 	Boot    string            `json:"boot,omitempty"`
+	BootID  string            `json:"bootID,omitempty"`
 }
 
 // Encode returns the message of a Kairos probe: one JSON object that fits a container's termination message.
 func (k Kairos) Encode() []byte {
 	const longest = 180 // bytes of one value
-	w := wireKairos{Schema: kairosSchema, Runs: k.Runs, Boot: clipToJSON(k.Boot, longest)}
+	w := wireKairos{Schema: kairosSchema, Runs: k.Runs, Boot: clipToJSON(k.Boot, longest), BootID: clipToJSON(k.BootID, 64)}
 	for _, key := range KairosKeys {
 		if value := k.Release[key]; value != "" {
 			if w.Release == nil {
@@ -114,5 +117,5 @@ func DecodeKairos(s string) (Kairos, bool) {
 	if err := json.Unmarshal([]byte(s), &w); err != nil || w.Schema != kairosSchema {
 		return Kairos{}, false
 	}
-	return Kairos{Runs: w.Runs, Release: w.Release, Boot: w.Boot}, true
+	return Kairos{Runs: w.Runs, Release: w.Release, Boot: w.Boot, BootID: clipToJSON(w.BootID, 64)}, true
 }

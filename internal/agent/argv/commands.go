@@ -125,7 +125,7 @@ func (l Line) kairosCommand() *cobra.Command {
 	root := ""
 	cmd := &cobra.Command{
 		Use:     "kairos",
-		Short:   "Say whether the host runs Kairos, and which",
+		Short:   "Say whether the host runs Kairos, and which, and in which boot it is",
 		Example: "  skyhook-agent kairos --root-mount /host",
 		Args:    exactArgs(),
 		RunE: func(*cobra.Command, []string) error {

@@ -338,6 +338,9 @@ func TestBootID(t *testing.T) {
 	if id, err := r.BootID(); id != "the-host" || err != nil {
 		t.Errorf("%q, %v", id, err)
 	}
+	if found, err := r.DetectKairos(); found.BootID != "the-host" || err != nil {
+		t.Errorf("%+v, %v", found, err)
+	}
 	if err := os.WriteFile(at, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,10 @@ import (
 // cmdline is the kernel command line; it is the same in every container, unless the host is itself a container.
 const cmdline = "/proc/cmdline"
 
-// DetectKairos reports whether the host runs Kairos, and which. It reads only /etc and the kernel command line.
+// DetectKairos reports whether the host runs Kairos, and which, and in which boot it is. It reads only /etc and /proc.
 func (r *Root) DetectKairos() (pack.Kairos, error) {
 	out := pack.Kairos{}
+	out.BootID, _ = r.BootID() // empty if it is unknown
 	release, err := r.ReadFile("/etc/kairos-release")
 	switch {
 	case err == nil:

@@ -124,6 +124,7 @@ func jobFailure(j *batchv1.Job) string {
 type commandRun struct {
 	exit    *int32
 	output  string
+	boot    string // in which it runs, as the container before the command said
 	waiting string // why a container cannot start
 	reason  rollout.Reason
 }
@@ -141,8 +142,13 @@ func (o *nodeObjects) lastRun(job string) commandRun {
 		return out
 	}
 	for _, s := range slices.Concat(newest.Status.InitContainerStatuses, newest.Status.ContainerStatuses) {
-		if ended := s.State.Terminated; ended != nil && s.Name == nodeop.ContainerCommand {
+		switch ended := s.State.Terminated; {
+		case ended == nil:
+		case s.Name == nodeop.ContainerCommand:
 			out.exit, out.output = new(ended.ExitCode), node.Truncate(strings.TrimSpace(ended.Message), 1000)
+		case s.Name == nodeop.ContainerBoot:
+			found, _ := pack.DecodeKairos(ended.Message)
+			out.boot = found.BootID
 		}
 		if s.State.Waiting != nil && out.waiting == "" {
 			out.reason, out.waiting = startFailure(&s)

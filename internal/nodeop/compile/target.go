@@ -74,7 +74,7 @@ func (t *target) result() *nodeop.Node {
 // findings collects what the objects of the node report.
 func (t *target) findings() nodeop.Findings {
 	last := t.objects.lastRun(t.rec.Job)
-	out := nodeop.Findings{Skip: t.skipReason(), Exit: last.exit, Output: last.output}
+	out := nodeop.Findings{Skip: t.skipReason(), Exit: last.exit, Output: last.output, Boot: last.boot}
 	if j := t.job(); j != nil {
 		out.Attempts = j.Status.Failed
 		if out.Output == "" {

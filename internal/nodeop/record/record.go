@@ -5,6 +5,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -191,7 +192,7 @@ func (r *recorder) startTask(a rollout.Action) node.Edit {
 // recordAwaiting records that only the reboot is missing, whoever reboots the node.
 func (r *recorder) recordAwaiting(a rollout.Action) node.Edit {
 	return r.editRecord(func(rec *node.OpRecord) {
-		rec.Shared = &rollout.SharedReboot{Boot: r.node.BootID, Tasks: a.Covers}
+		rec.Shared = rollout.NewSharedReboot(r.node.BootID, a.Covers, rec.Boot)
 	})
 }
 
@@ -217,7 +218,7 @@ func (r *recorder) recordOutcome(a rollout.Action) node.Edit {
 			rec.Reboot = step
 		}
 		if known := r.in.Known; known != nil {
-			addFindings(rec.Result, &known.Found, a)
+			addFindings(rec, &known.Found, a)
 		}
 	})
 }
@@ -239,13 +240,14 @@ func failureMessage(a rollout.Action) string {
 }
 
 // addFindings copies what the objects of a task report, because the objects are deleted later.
-func addFindings(result *node.Result, found *nodeop.Findings, a rollout.Action) {
-	switch a.Task {
+func addFindings(rec *node.OpRecord, found *nodeop.Findings, a rollout.Action) {
+	switch result := rec.Result; a.Task {
 	case nodeop.TaskPreflight:
 		if found.Skip != "" && a.State == rollout.StateDone {
 			result.Skipped, result.Message = true, nodeop.PrefixSkipped+found.Skip
 		}
 	case nodeop.TaskCommand:
+		rec.Boot = cmp.Or(found.Boot, rec.Boot)
 		result.Exit, result.Output, result.Attempts, result.Target = found.Exit, found.Output, found.Attempts, found.TargetVersion
 	case nodeop.TaskReboot:
 		result.Booted = found.BootedVersion

@@ -123,7 +123,7 @@ func (r *renderer) env() []corev1.EnvVar {
 }
 
 // job runs the command. With a reboot the command is an init container, and the container after it creates the file that
-// the reboot pod waits for.
+// the reboot pod waits for. With one that others may share a container before the command says in which boot it runs.
 func (r *renderer) job() *batchv1.Job {
 	out := &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
@@ -149,6 +149,9 @@ func (r *renderer) job() *batchv1.Job {
 		template.Spec.AutomountServiceAccountToken, template.Spec.EnableServiceLinks = new(false), new(false)
 		template.Spec.DNSPolicy = corev1.DNSDefault
 	}
+	if r.op.SharesReboot() {
+		template.Spec.InitContainers = []corev1.Container{r.bootContainer()}
+	}
 	if r.op.RebootsAtOnce() {
 		template.Spec.InitContainers, template.Spec.Containers = template.Spec.Containers, []corev1.Container{r.sentinelContainer()}
 		template.Spec.Volumes = append(template.Spec.Volumes, hostVolume(volumeSentinel, sentinelFolder, new(corev1.HostPathDirectoryOrCreate)))
@@ -167,6 +170,16 @@ func (r *renderer) commandContainer() corev1.Container {
 		out.Resources = corev1.ResourceRequirements{Limits: resources.Limits.DeepCopy(), Requests: resources.Requests.DeepCopy()}
 	}
 	return out
+}
+
+// bootContainer says in which boot the command runs, because the node may report its boot later. All containers of a pod that is not
+// restarted run in one boot.
+func (r *renderer) bootContainer() corev1.Container {
+	return corev1.Container{
+		Name: nodeop.ContainerBoot, Image: r.config.AgentImage, Args: []string{"kairos", "--root-mount", "/root"},
+		SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0))},
+		VolumeMounts:    []corev1.VolumeMount{{Name: volumeHost, MountPath: "/root", ReadOnly: true}},
+	}
 }
 
 // sentinelContainer creates the file. It does not use the command's image, which may have no shell and no right to write
