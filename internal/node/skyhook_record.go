@@ -114,6 +114,7 @@ type PackageRecord struct {
 	Payload    *v1alpha1.Interrupt `json:"payload,omitempty"`    // what that interrupt does, merged with those it covers
 	By         string              `json:"by,omitempty"`         // task whose interrupt covers this package's
 	Boot       string              `json:"boot,omitempty"`       // boot in which its last stage succeeded, or before its interrupt; when finished, the one it finished in
+	Ended      string              `json:"ended,omitempty"`      // boot in which it finished, as its agent said, if the node did not report that one then
 	Since      *time.Time          `json:"since,omitempty"`      // when this stage began, with all its attempts
 	Done       []StageTime         `json:"done,omitempty"`       // stages that succeeded since the admission; when finished, those of the last run
 	Attempts   int                 `json:"attempts,omitempty"`   // failed ones of this stage
@@ -128,6 +129,11 @@ type PackageRecord struct {
 
 // IsUnbegun reports whether the record says that no container of the package has begun.
 func (p *PackageRecord) IsUnbegun() bool { return p != nil && p.Unbegun }
+
+// IsOf reports whether a finished package finished in a boot.
+func (p *PackageRecord) IsOf(boot string) bool {
+	return p.Boot == boot || boot != "" && p.Ended == boot
+}
 
 // StageTime is when a stage ran.
 type StageTime struct {

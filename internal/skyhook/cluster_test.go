@@ -42,7 +42,7 @@ type testCluster struct {
 	serial   int
 	fails    map[string]int // by task id: how often its pod fails before it succeeds
 	hangs    map[string]bool
-	endsIn   map[string]string      // by task: the boot of which its agent speaks
+	endsIn   map[string]string      // by task: the boot of which its agent speaks, once
 	before   map[string]*Compiled   // of the passes before, by Skyhook
 	shown    map[string]*corev1.Pod // pods as a cache shows them, which nobody changes
 	kept     int                    // nodes that were taken over from a pass before
@@ -473,6 +473,7 @@ func (w *testCluster) advancePod(s *v1alpha1.Skyhook, node string, task *rollout
 	message := ""
 	if boot := w.endsIn[task.ID]; boot != "" {
 		message = string(pack.Message{Mode: pack.ModeApply, Outcome: pack.Succeeded, Boot: boot}.Encode())
+		delete(w.endsIn, task.ID)
 	}
 	if strings.Contains(w.payload(pod), string(v1alpha1.InterruptReboot)) {
 		n := w.node(node)

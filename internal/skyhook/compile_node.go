@@ -277,7 +277,7 @@ func (c *nodeCompiler) hasRebootedSince(t *plan.Target) bool {
 		return false
 	}
 	for _, p := range t.Record.Packages {
-		if p.Boot != t.Node.BootID {
+		if !p.IsOf(t.Node.BootID) {
 			return true
 		}
 	}
@@ -293,7 +293,7 @@ func (c *nodeCompiler) isSettled(t *plan.Target) bool {
 		name, _, _ := plan.CutKey(key)
 		want := t.Wanted.Packages[name]
 		if want == nil || rec.Goal != "" || rec.Hash != want.Hash || c.facts.IsUninstalled(t.Wanted, name) ||
-			c.facts.Config.ReapplyOnReboot && rec.Boot != t.Node.BootID {
+			c.facts.Config.ReapplyOnReboot && !rec.IsOf(t.Node.BootID) {
 			return false
 		}
 		if _, ok := t.On.State[key]; !ok {

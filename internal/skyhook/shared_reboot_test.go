@@ -188,3 +188,47 @@ func TestBootsBefore(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// TestReapplyAfterCrash: with REAPPLY_ON_REBOOT a package is applied again because of a crash if its last stage had ended before, whenever
+// the node reports its boot. Without a word of the agent the boot counts that the node reported.
+func TestReapplyAfterCrash(t *testing.T) {
+	for _, c := range []struct {
+		said, seen string
+		again      bool // once the node reports boot-2
+	}{
+		{"boot-2", "boot-1", false},
+		{"boot-1", "boot-1", true},
+		{"boot-1", "boot-2", true},
+		{"boot-2", "boot-2", false},
+		{"boot-9", "boot-2", false}, // a host whose boot ids are none of its node's
+		{"", "boot-1", true},
+		{"", "boot-2", false},
+	} {
+		w := newTestCluster(t)
+		w.config.ReapplyOnReboot = true
+		n := w.addNode("n1")
+		report := func(boot string) {
+			n.Status.NodeInfo.BootID = boot
+			w.bumpVersion(n)
+		}
+		s := w.apply(simple)
+		w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbAdmit, Node: "n1"})
+		report(c.seen)
+		w.endsIn = map[string]string{"tuning|1.0.0/config": c.said}
+		log := w.drive(s)
+		report("boot-2")
+		log += "\n" + w.drive(s)
+		if again := strings.Count(log, "/config") > 1; again != c.again {
+			t.Errorf("it ended in %q, and the node reported %s: applied again is %v\n%s", c.said, c.seen, again, log)
+		}
+		rec := w.parsed["n1"].Skyhook("demo").Record.Clone()
+		plan.MarkRebooted(&rec, "boot-2", "boot-3")
+		if boot := rec.Packages["tuning|1.0.0"].Boot; boot != "boot-3" {
+			t.Errorf("it ended in %q, and the node reported %s: after an interrupt it is of %s", c.said, c.seen, boot)
+		}
+		report("boot-3")
+		if log := w.drive(s); !strings.Contains(log, "tuning") {
+			t.Errorf("it ended in %q, and the node reported %s: another reboot applies nothing\n%s", c.said, c.seen, log)
+		}
+	}
+}

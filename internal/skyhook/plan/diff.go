@@ -331,8 +331,8 @@ func (w *Diff) chooseInterrupt(source interruptSource, p position, want *Definit
 
 // hasRebooted reports whether the node has rebooted since the package finished, other than by our interrupts.
 func (w *Diff) hasRebooted(rec *node.PackageRecord) bool {
-	return w.facts.Config.ReapplyOnReboot && rec.Boot != "" && w.N.BootID != "" && rec.Boot != w.N.BootID &&
-		!w.N.IsRebootedFrom(rec.Boot)
+	return w.facts.Config.ReapplyOnReboot && rec.Boot != "" && w.N.BootID != "" && !rec.IsOf(w.N.BootID) &&
+		!w.N.IsRebootedFrom(rec.Boot) && !w.N.IsRebootedFrom(rec.Ended)
 }
 
 // interruptFor returns the interrupt in effect: the package's own, or for a config change that of the changed keys.

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -107,8 +108,8 @@ func (f *Facts) SkipStage(st *Step, by string, state v1alpha1.NodeState, rec *no
 // MarkRebooted changes the boot id of packages that finished in one boot to another.
 func MarkRebooted(rec *node.SkyhookRecord, from, to string) (changed bool) {
 	for _, p := range rec.Packages {
-		if p.Goal == "" && p.Boot == from {
-			p.Boot, changed = to, true
+		if p.Goal == "" && p.IsOf(from) {
+			p.Boot, p.Ended, changed = to, "", true
 		}
 	}
 	return changed
@@ -126,7 +127,7 @@ func (f *Facts) CompleteStage(st *Step, state v1alpha1.NodeState, rec *node.Skyh
 		maps.DeleteFunc(state, func(key string, e v1alpha1.PackageStatus) bool { return e.Name == st.Name && key != st.Key })
 	}
 	if then.finishesPackage {
-		f.finishPackage(p, n)
+		f.finishPackage(p, rec, n)
 	}
 	if then.completesInterrupt {
 		f.completeInterrupt(st, state, rec, n, p)
@@ -140,10 +141,17 @@ func (f *Facts) CompleteStage(st *Step, state v1alpha1.NodeState, rec *node.Skyh
 	}
 }
 
-// finishPackage records that nothing is left of the run: the definition is installed.
-func (f *Facts) finishPackage(p *node.PackageRecord, n *node.Node) {
-	generation := p.Generation
-	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: n.BootID, Done: p.Done, Refuses: p.Refuses}
+// finishPackage records that nothing is left of the run: the definition is installed. A boot of which only the agent spoke may be that
+// before the one that the node reports, which is known of the boot of the admission, or one that the node will report.
+func (f *Facts) finishPackage(p *node.PackageRecord, rec *node.SkyhookRecord, n *node.Node) {
+	generation, boot, ended := p.Generation, n.BootID, p.Boot
+	switch ended {
+	case rec.Boot:
+		boot, ended = cmp.Or(ended, boot), ""
+	case boot:
+		ended = ""
+	}
+	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: boot, Ended: ended, Done: p.Done, Refuses: p.Refuses}
 	if f.Skyhook.Spec.Drift != nil {
 		p.Generation = generation // names the package's copy on the host
 	}

@@ -258,7 +258,7 @@ func (r Recorder) recordDeletion(n *node.Node) node.Edit {
 		if size += len(node.EncodeJSON(digests)); size > maxKeyBytes {
 			digests = nil
 		}
-		kept.Packages[key] = &node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: p.Boot, Kept: true, Keys: digests}
+		kept.Packages[key] = &node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: p.Boot, Ended: p.Ended, Kept: true, Keys: digests}
 	}
 	return n.KeepSkyhook(s.Name, text, kept)
 }
