@@ -122,7 +122,7 @@ func New(o Options) *Cluster {
 	history, look := &revisions{}, &lookList{}
 	api := apiWriter{options: &o, writes: writecache.NewSet(o.Clock)}
 	return &Cluster{
-		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight},
+		options: &o, inFlight: inFlight, statusWriter: statusWriter{api, inFlight, &sync.Once{}},
 		observer: &observer{
 			options: &o, parsed: byName(o.Parsed), writes: api.writes, inFlight: inFlight, refusals: evictions, refused: refused, gates: checker, objectChecks: &gates.ObjectChecker{}, revisions: history, look: look, missing: map[rollout.Ref]time.Time{}, durations: o.newDurations(),
 		},

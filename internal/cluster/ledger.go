@@ -101,7 +101,7 @@ func (p *pass) writeLedger(ctx context.Context, entry ledgerEntry) {
 	if err != nil {
 		err = fmt.Errorf("encoding the admissions: %w", err)
 	} else {
-		err = p.patchOwnerStatus(ctx, entry.changed, types.MergePatchType, patch)
+		_, err = p.patchOwnerStatus(ctx, entry.changed, types.MergePatchType, patch, nil)
 	}
 	if err != nil {
 		p.denyLedger(entry.owner, err)

@@ -4,12 +4,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,19 +80,23 @@ func (a apiWriter) patchOwner(ctx context.Context, was, changed client.Object) e
 	if err := a.options.Client.Patch(ctx, changed, patch); err != nil {
 		return err
 	}
-	a.writes.PutOwner(changed)
+	a.writes.PutOwner(changed, false)
 	return nil
 }
 
-// patchOwnerStatus sends a patch of the status of such an object.
-func (a apiWriter) patchOwnerStatus(ctx context.Context, changed client.Object, patchType types.PatchType, patch any) error {
+// patchOwnerStatus sends a patch of the status of such an object. It reports whether the API server dropped fields of the status that was
+// sent, if it is given: they are kept, because the API server would drop them again.
+func (a apiWriter) patchOwnerStatus(ctx context.Context, changed client.Object, patchType types.PatchType, patch any, sent json.RawMessage) (hasDropped bool, err error) {
 	raw, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("encoding the status: %w", err)
+		return false, fmt.Errorf("encoding the status: %w", err)
 	}
 	if err := a.options.Client.Status().Patch(ctx, changed, client.RawPatch(patchType, raw)); err != nil {
-		return err
+		return false, err
 	}
-	a.writes.PutOwner(changed)
-	return nil
+	whole := changed.DeepCopyObject().(client.Object)
+	err = json.Unmarshal(fmt.Appendf(nil, `{"status":%s}`, cmp.Or(string(sent), "{}")), whole)
+	hasDropped = !equality.Semantic.DeepEqual(whole, changed)
+	a.writes.PutOwner(whole, hasDropped)
+	return hasDropped, err
 }

@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,14 +27,14 @@ const StatusTimeout = 2 * time.Second
 
 // statusWriter writes the statuses of the objects of our API groups.
 //
-// Each of its methods writes a status when it differs from what is there, and reports whether it does. The status was made
-// for the version that was observed: when anybody but this process wrote since, nothing is written. The ledger is kept, and so is each digest
-// that is recorded for an image.
+// Each of its methods writes a status when it differs from what is there, and reports whether it does. The status was made for the
+// version that was observed: when another client wrote since, nothing is written. The ledger and recorded digests of images are kept.
 // With Options.OnComplete it does not wait for an answer: until there is one, no other status of the object is written, and
 // no node is admitted by its ledger. While the ledger is being written, the last status that is made meanwhile is written afterwards.
 type statusWriter struct {
 	apiWriter
 	inFlight *inFlight
+	oldCRDs  *sync.Once
 }
 
 // UpdateSkyhookStatus writes the status of a Skyhook.
@@ -79,37 +81,21 @@ type statusChange struct {
 	encoded     json.RawMessage // the status; nil if it is not encoded yet
 }
 
-// isSame compares the statuses in their JSON form, where times have whole seconds and empty fields are absent.
-func (c *statusChange) isSame() (bool, error) {
+// encode encodes the status, in which times have whole seconds then and empty fields are absent, and reports whether it differs.
+func (c *statusChange) encode() (differs bool, err error) {
 	if equality.Semantic.DeepEqual(c.was, c.status) {
-		return true, nil
+		return false, nil
 	}
 	was, err := json.Marshal(c.was)
-	if err != nil {
-		return false, fmt.Errorf("encoding a status: %w", err)
-	}
-	if err := c.encode(); err != nil {
-		return false, err
-	}
-	return bytes.Equal(was, c.encoded), nil
-}
-
-// encode has the status encoded once.
-func (c *statusChange) encode() (err error) {
-	if c.encoded != nil {
-		return nil
-	}
-	if c.encoded, err = json.Marshal(c.status); err != nil {
-		return fmt.Errorf("encoding a status: %w", err)
-	}
-	return nil
+	encoded, encodeErr := json.Marshal(c.status)
+	c.encoded = encoded
+	return !bytes.Equal(was, encoded), errors.Join(err, encodeErr)
 }
 
 // update writes a status if it differs: now, or after the ledger of the object, which is being written.
 func (w statusWriter) update(ctx context.Context, uid types.UID, change func() statusChange) (wrote bool, err error) {
 	c := change()
-	same, err := c.isSame()
-	if err != nil || same {
+	if differs, err := c.encode(); err != nil || !differs {
 		return false, err
 	}
 	if !w.inFlight.tryBeginStatus(uid) {
@@ -138,16 +124,23 @@ func (w statusWriter) patchInFlight(ctx context.Context, uid types.UID, c status
 func (w statusWriter) patch(ctx context.Context, c statusChange) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
 	defer cancel()
-	if err := c.encode(); err != nil {
-		return false, err
+	if c.encoded == nil { // it was made after the ledger
+		if differs, err := c.encode(); err != nil || !differs {
+			return false, err
+		}
 	}
 	c.answer.SetNamespace(c.latest.GetNamespace())
 	c.answer.SetName(c.latest.GetName())
-	err = w.patchOwnerStatus(ctx, c.answer, types.JSONPatchType, []any{
+	hasDropped, err := w.patchOwnerStatus(ctx, c.answer, types.JSONPatchType, []any{
 		map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": c.latest.GetResourceVersion()},
 		map[string]any{"op": "add", "path": "/status", "value": c.encoded},
-	})
+	}, c.encoded)
 	switch {
+	case err == nil && hasDropped:
+		w.oldCRDs.Do(func() {
+			err = fmt.Errorf("the CRDs are older than the operator, and the API server drops fields of the status of %s: apply the CRDs of this version", c.latest.GetName())
+		})
+		return true, err
 	case err == nil:
 		return true, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):

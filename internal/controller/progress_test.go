@@ -89,7 +89,7 @@ func TestProgressIsWrittenSeldom(t *testing.T) {
 		drain := rollout.Drained{Since: start, Long: second >= 10}
 		interval := p.requestProgress(&rollout.Rollout{}, rollout.Report{Draining: []rollout.Drained{drain}}, report.HasNews(stored, status))
 		isDifferent := stored.Status != status.Status || len(stored.Drains) != len(status.Drains) || len(status.Drains) > 0 && stored.Drains[0].PodsLeft != status.Drains[0].PodsLeft
-		if p.writeStatusAfter(interval, "demo", func() (bool, error) { return isDifferent, nil }) {
+		if p.writeStatus(interval, "demo", func() (bool, error) { return isDifferent, nil }) {
 			stored = status
 			wrote = append(wrote, second)
 		}

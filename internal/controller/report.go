@@ -111,12 +111,8 @@ func samplesOf[T any, O metav1.Object](objects []O, samples map[types.UID]T) []T
 	return out
 }
 
-// writeStatus writes a status unless that of the object was written a moment ago. It reports whether it was written.
-func (p *passReport) writeStatus(uid types.UID, write func() (bool, error)) bool {
-	return p.writeStatusAfter(statusInterval, uid, write)
-}
-
-func (p *passReport) writeStatusAfter(interval time.Duration, uid types.UID, write func() (bool, error)) bool {
+// writeStatus writes a status unless that of the object was written less than an interval ago. It reports whether it was written.
+func (p *passReport) writeStatus(interval time.Duration, uid types.UID, write func() (bool, error)) bool {
 	if p.awaitInterval(interval, uid) {
 		return false
 	}
@@ -198,7 +194,7 @@ func (p *passReport) updateSkyhooks(ctx context.Context) {
 			continue
 		}
 		interval := p.requestProgress(&compiled.Rollout, decided, report.HasNews(s.Status, status))
-		p.writeStatusAfter(interval, s.UID, func() (bool, error) { return p.cluster.UpdateSkyhookStatus(ctx, s, status) })
+		p.writeStatus(interval, s.UID, func() (bool, error) { return p.cluster.UpdateSkyhookStatus(ctx, s, status) })
 	}
 	p.statuses, p.samples = statuses, samples
 }
@@ -237,7 +233,7 @@ func (p *passReport) updateNodeOps(ctx context.Context) {
 			continue
 		}
 		interval := p.requestProgress(&compiled.Rollout, report, opreport.HasNews(op.Status, status))
-		p.writeStatusAfter(interval, op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
+		p.writeStatus(interval, op.UID, func() (bool, error) { return p.cluster.UpdateNodeOpStatus(ctx, op, status) })
 	}
 	p.nodeOpStatuses, p.nodeOpSamples = statuses, samples
 }
@@ -247,7 +243,7 @@ func (p *passReport) updateUpgrades(ctx context.Context) {
 		if u.DeletionTimestamp != nil {
 			continue
 		}
-		p.writeStatus(u.UID, func() (bool, error) {
+		p.writeStatus(statusInterval, u.UID, func() (bool, error) {
 			var child *opv1.NodeOp
 			for _, op := range p.objects.NodeOps {
 				if op.Namespace == u.Namespace && op.Name == u.Name {
@@ -266,7 +262,7 @@ func (p *passReport) updatePolicies(ctx context.Context) {
 	for _, dp := range p.objects.Policies {
 		before := dp.Status
 		var status v1alpha1.DeploymentPolicyStatus
-		wrote := p.writeStatus(dp.UID, func() (bool, error) {
+		wrote := p.writeStatus(statusInterval, dp.UID, func() (bool, error) {
 			status = policy.BuildStatus(dp, users[dp.Name], p.plan.Groups, p.clock())
 			status.Profile = p.objects.ProfileOf(policy.Ref(dp))
 			return p.cluster.UpdatePolicyStatus(ctx, dp, status)

@@ -47,17 +47,17 @@ func NewSet(clock func() time.Time) *Set {
 	}
 }
 
-// PutOwner stores an object of our own API groups as the API server returned it.
-func (s *Set) PutOwner(o client.Object) {
+// PutOwner stores an object of our own API groups: as the API server returned it or, if it dropped fields, as it was written.
+func (s *Set) PutOwner(o client.Object, hasDropped bool) {
 	switch o := o.(type) {
 	case *v1alpha1.Skyhook:
-		s.Skyhooks.Put(o)
+		s.Skyhooks.put(o, hasDropped)
 	case *v1alpha1.DeploymentPolicy:
-		s.Policies.Put(o)
+		s.Policies.put(o, hasDropped)
 	case *opv1.NodeOp:
-		s.NodeOps.Put(o)
+		s.NodeOps.put(o, hasDropped)
 	case *opv1.NodeOpUpgrade:
-		s.Upgrades.Put(o)
+		s.Upgrades.put(o, hasDropped)
 	}
 }
 

@@ -42,6 +42,7 @@ type entry[T any] struct {
 	is      Identity
 	deleted bool
 	created bool // no cache has shown it yet
+	dropped bool // the object has fields that the API server drops
 	at      time.Time
 }
 
@@ -58,8 +59,10 @@ func identifyObject[T metav1.Object](o T) Identity {
 
 // Put stores an object that existed before we wrote to it, as the API server returned it. When the informer cache loses
 // such an object it is gone.
-func (c *Cache[T]) Put(object T) {
-	c.store(entry[T]{object: object, is: c.identify(object), at: c.clock()})
+func (c *Cache[T]) Put(object T) { c.put(object, false) }
+
+func (c *Cache[T]) put(object T, hasDropped bool) {
+	c.store(entry[T]{object: object, is: c.identify(object), dropped: hasDropped, at: c.clock()})
 }
 
 // PutCreated stores an object that the informer cache may not show yet.
@@ -127,7 +130,7 @@ func (c *Cache[T]) Merge(cached []T) []T {
 		}
 		listed[key] = true
 		switch {
-		case e.isKnownTo(is):
+		case e.isKnownTo(is), e.dropped && c.clock().Sub(e.at) > time.Hour: // by then the CRDs may be newer
 			delete(c.entries, key)
 			out = append(out, object)
 		case !e.deleted:
@@ -162,7 +165,7 @@ func (e entry[T]) isKnownTo(cached Identity) bool {
 	if err != nil {
 		return e.is.UID != cached.UID || e.is.Version != ""
 	}
-	return order >= 0
+	return order > 0 || order == 0 && !e.dropped
 }
 
 // AddLive stores what the API server lists and the informer cache does not show yet.

@@ -58,6 +58,12 @@ func TestMerge(t *testing.T) {
 		{"versions compare as numbers", func(c *Cache[*corev1.Pod]) { c.Put(p("a", "1", "10")) }, pods{p("a", "1", "9")}, []string{"a 1@10"}, true},
 		{"the cache has caught up", func(c *Cache[*corev1.Pod]) { c.Put(p("a", "1", "9")) }, pods{p("a", "1", "9")}, []string{"a 1@9"}, false},
 		{"the cache knows more", func(c *Cache[*corev1.Pod]) { c.Put(p("a", "1", "9")) }, pods{p("a", "1", "12")}, []string{"a 1@12"}, false},
+		{"the API server drops fields", func(c *Cache[*corev1.Pod]) { c.put(p("a", "1", "9"), true) }, pods{p("a", "1", "9")}, []string{"a 1@9"}, true},
+		{"another client wrote since", func(c *Cache[*corev1.Pod]) { c.put(p("a", "1", "9"), true) }, pods{p("a", "1", "12")}, []string{"a 1@12"}, false},
+		{"the API server may know the fields by now", func(c *Cache[*corev1.Pod]) {
+			c.put(p("a", "1", "9"), true)
+			c.clock = func() time.Time { return start.Add(2 * time.Hour) }
+		}, pods{p("a", "1", "9")}, []string{"a 1@9"}, false},
 		{"the cache does not know a creation", func(c *Cache[*corev1.Pod]) { c.PutCreated(p("b", "2", "9")) }, pods{p("a", "1", "5")}, []string{"a 1@5", "b 2@9"}, true},
 		{"somebody deleted what we patched", func(c *Cache[*corev1.Pod]) { c.Put(p("a", "1", "9")) }, nil, nil, false},
 		{"the cache does not know a deletion", func(c *Cache[*corev1.Pod]) { c.Remove(p("a", "1", "5")) }, pods{p("a", "1", "5")}, nil, true},
