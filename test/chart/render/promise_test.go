@@ -442,6 +442,13 @@ func TestNotes(t *testing.T) {
 	if notes := renderChart(t, "cleanup: {enabled: false}").Notes; !strings.Contains(notes, "leaves Skyhooks") {
 		t.Errorf("without clean-up the notes say\n%s", notes)
 	}
+	for values, isSaid := range map[string]bool{
+		"profile: Recommended": true, "profile: Compatible": false, "{profile: Compatible, settings: {podLayout: Compact}}": true, "{profile: Recommended, settings: {podLayout: Compatible}}": false,
+	} {
+		if notes := renderChart(t, values).Notes; strings.Contains(notes, "spec.volumes[].image") != isSaid {
+			t.Errorf("with %s the notes say about images of volumes: %v\n%s", values, !isSaid, notes)
+		}
+	}
 }
 
 // TestRightsInNamespaces: with nodeOpNamespaces the operator may create pods and Jobs in these namespaces, and pods in its own; without, in all.
