@@ -236,7 +236,7 @@ image: ## build all images as OCI archives into dist/images (PUSH=repository als
 # The nodes of test/cluster have the architecture of this machine. Those of KUBECONFIG may have another one.
 NATIVE = linux/$(shell go env GOARCH)
 e2e: PLATFORM ?= $(if $(KUBECONFIG),,$(NATIVE))
-chaos: PLATFORM ?= $(NATIVE)
+chaos disasters: PLATFORM ?= $(NATIVE)
 
 # One cluster serves all packages of the suite: one that is brought up here, the one of test/cluster that SKYHOOK_E2E_CLUSTER names,
 # or that of KUBECONFIG (see the package comment of test/e2e/suite).
@@ -287,6 +287,19 @@ chaos: image ## break the operator, the control plane and four real nodes for FO
 	cd test/e2e; \
 	unset KUBECONFIG; SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 0 -v ./chaos -seed $(or $(SEED),0) -for $(or $(FOR),30m) \
 	  $(if $(UNDISTURBED),-undisturbed $(abspath $(UNDISTURBED)))
+
+# Each disaster has four real nodes and six simulated ones. The operator has a node of its own; with DISASTER_NODES=9 two disasters run side by
+# side, and so on.
+DISASTER_NODES ?= 5
+.PHONY: disasters
+disasters: image ## let twelve changes go wrong on real nodes, with both profiles, for at most FOR (5m) each (needs root); WRITE=1 for docs/profiles.md, ONLY=hangs for one
+	@cluster() { go run -C $(CURDIR)/test/cluster . --name disasters "$$@"; }; \
+	nodes=$$(seq -s, -f n%g $(DISASTER_NODES)); \
+	cluster down; trap 'cluster down' EXIT; \
+	cluster up --nodes $$nodes --simulated 144 --apiserver-proxy --small-disk /var/lib/skyhook; \
+	cd test/e2e; \
+	unset KUBECONFIG; SKYHOOK_E2E_CLUSTER=disasters SKYHOOK_E2E_NODES=$$nodes SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images \
+	  go test -count=1 -timeout 0 -v ./disasters -run '/with/$(ONLY)' -for $(or $(FOR),5m) $(if $(WRITE),-write)
 
 .PHONY: scale
 scale: ## measure the operator with 1,000 simulated nodes (ARGS="-help" for more)
