@@ -37,8 +37,8 @@ func (c *compiler) addNodeOps() {
 		}
 		var shared rollout.Ledger
 		limits := v1alpha1.Budget{}
-		if op.Spec.Concurrency > 0 {
-			limits.Count = new(int(op.Spec.Concurrency))
+		if concurrency := op.Spec.Concurrency; concurrency != nil { // also 0, which says that all nodes may begin
+			limits.Count = new(int(*concurrency))
 		}
 		if by != nil {
 			in.PolicyProblems = policy.FindProblems(by, c.snapshot.Now)

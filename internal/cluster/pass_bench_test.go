@@ -246,7 +246,7 @@ func BenchmarkNextPassBusy(b *testing.B) {
 // addNodeOp adds a NodeOp that has completed on all nodes, whose Jobs and pods still exist, and that goes on because of another node.
 func addNodeOp(o *Objects, hasPolicy bool) {
 	op := &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "check", UID: "01234567-89ab-4000-8000-000000000000", Generation: 1, Finalizers: []string{opv1.FinalizerNodeOp}}}
-	op.Spec.Command, op.Spec.Concurrency, op.Spec.Preflight = []string{"check"}, 10, &opv1.Preflight{Command: []string{"test"}}
+	op.Spec.Command, op.Spec.Concurrency, op.Spec.Preflight = []string{"check"}, new(int32(10)), &opv1.Preflight{Command: []string{"test"}}
 	op.Status.Phase = opv1.PhaseRunning
 	if hasPolicy {
 		p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful", UID: "policy"}}

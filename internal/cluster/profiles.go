@@ -31,6 +31,7 @@ func (o *Objects) chooseProfiles() {
 			p, _ := o.policyOfSkyhook(s)
 			s.Spec = profile.FillSkyhook(s.Spec, p)
 		}
+		profile.DropNone(&s.Spec)
 	})
 	o.NodeOps = fillCopies(o.NodeOps, func(op *opv1.NodeOp) {
 		if isRecommended(nodeop.Ref(op), op.Spec.Profile, op.Status.Profile, op.Status.Phase != "" || len(op.Status.Conditions) > 0) {

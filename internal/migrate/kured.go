@@ -240,7 +240,7 @@ func toRequirements(terms []corev1.NodeSelectorTerm) ([]metav1.LabelSelectorRequ
 // its slot in a budget; with a time after which the lock expires, only concurrency limits the nodes.
 func (c *kuredConverter) convertPace() {
 	concurrency := max(c.number("concurrency"), 1)
-	c.spec.Concurrency = concurrency
+	c.spec.Concurrency = &concurrency
 	c.setPolicy(int(concurrency))
 	if ttl := c.duration("lock-ttl"); ttl > 0 {
 		seconds, all := int32(min(wholeSeconds(ttl), math.MaxInt32)), 100

@@ -246,7 +246,7 @@ func TestKuredFlags(t *testing.T) {
 	if got, want := spec.Preflight.Command[2], `chroot "$HOST_DIR" needs-restarting -r || echo 'no reboot is required' > /dev/termination-log`; got != want {
 		t.Errorf("the check is %s, want %s", got, want)
 	}
-	if *spec.RebootTimeoutSeconds != 2700 || policy.Default.Budget.Count != nil || *policy.Default.Budget.Percent != 100 || spec.Concurrency != 1 {
+	if *spec.RebootTimeoutSeconds != 2700 || policy.Default.Budget.Count != nil || *policy.Default.Budget.Percent != 100 || *spec.Concurrency != 1 {
 		t.Errorf("a lock that expires becomes %+v and %+v", spec, policy.Default)
 	}
 	if got, want := policy.Health.Prometheus[0].Query, `count(ALERTS{alertname=~".*(?:Disk).*"}) or vector(0)`; got != want {

@@ -24,7 +24,7 @@ func newManyNodes(b *testing.B, nodes int, isDone bool) *compile.Input {
 	w.commands["cp-hangs"] = "hang"
 	o := w.applyYAML(`{metadata: {name: check}, spec: {command: [x], preflight: {command: [y]}, concurrency: 1, cordon: true, rebootOnSuccess: true}}`)
 	if isDone {
-		o.Spec.Concurrency = 2
+		o.Spec.Concurrency = new(int32(2))
 	}
 	for range 20 {
 		w.tick()

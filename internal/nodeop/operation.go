@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -83,6 +84,9 @@ func (op *Operation) IsFinished() bool {
 
 // SelectsNodes reports whether further nodes may be started.
 func (op *Operation) SelectsNodes() bool { return !op.IsFinished() && !op.IsDeleting() }
+
+// Concurrency is how many nodes run the operation at the same time; 0 for all.
+func (op *Operation) Concurrency() int { return int(ptr.Deref(op.Spec().Concurrency, 0)) }
 
 // Reboots reports whether a node reboots after the command.
 func (op *Operation) Reboots() bool { return IsTrue(op.Spec().RebootOnSuccess) }

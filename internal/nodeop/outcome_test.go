@@ -116,12 +116,12 @@ func TestConcurrencyChanges(t *testing.T) {
 	}
 	w.tick()
 	requireEqual(t, "order", w.actionOrder("run command"), "n1")
-	o.Spec.Concurrency = 3
+	o.Spec.Concurrency = new(int32(3))
 	for range 3 {
 		w.tick()
 	}
 	requireEqual(t, "order", w.actionOrder("run command"), "n1 n2 n3")
-	o.Spec.Concurrency = 1
+	o.Spec.Concurrency = new(int32(1))
 	w.commands["n1"], w.commands["n2"] = "", ""
 	for range 6 {
 		w.tick()

@@ -17,7 +17,7 @@ import (
 // suspended, are no part of it.
 func Revision(op *v1alpha1.NodeOp) string {
 	spec := op.Spec
-	spec.Suspend, spec.Concurrency, spec.CountUnavailable = nil, 0, nil
+	spec.Suspend, spec.Concurrency, spec.CountUnavailable = nil, nil, nil
 	spec.TTLSecondsAfterFinished = nil
 	sum := sha256.Sum256([]byte(string(op.UID) + node.EncodeJSON(spec)))
 	return hex.EncodeToString(sum[:8])

@@ -33,11 +33,21 @@ func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy) v1alph
 	return spec
 }
 
+// DropNone removes what a spec says that is not to be done, which counts as absent once the profile has filled in what is absent.
+func DropNone(spec *v1alpha1.SkyhookSpec) {
+	if spec.Rollback != nil && spec.Rollback.Scope == v1alpha1.RollbackScopeNone {
+		spec.Rollback = nil
+	}
+	if spec.Drift != nil && spec.Drift.Mode == v1alpha1.DriftNone {
+		spec.Drift = nil
+	}
+}
+
 // FillNodeOp is FillSkyhook for a NodeOp. What it does to nodes stays: only how carefully is filled in.
 func FillNodeOp(spec opv1.NodeOpSpec) opv1.NodeOpSpec {
 	spec.Profile = v1alpha1.ProfileRecommended
 	fill(&spec.ShareReboots, true) // without a cordon and a reboot it says nothing
-	if spec.Concurrency > 0 {
+	if spec.Concurrency != nil && *spec.Concurrency > 0 {
 		fill(&spec.CountUnavailable, true)
 	}
 	if spec.DrainOptions != nil {

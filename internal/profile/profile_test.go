@@ -77,12 +77,24 @@ func TestExplicitWins(t *testing.T) {
 
 // TestFillNodeOp shows that an operation does what it says, more carefully.
 func TestFillNodeOp(t *testing.T) {
-	got := FillNodeOp(opv1.NodeOpSpec{Concurrency: 2, DrainOptions: &opv1.DrainOptions{}})
+	got := FillNodeOp(opv1.NodeOpSpec{Concurrency: new(int32(2)), DrainOptions: &opv1.DrainOptions{}})
 	if !*got.CountUnavailable || got.DrainOptions.Wait != v1alpha1.WaitBeforeCordon || got.DrainOptions.Enabled != nil {
 		t.Errorf("it became %+v", got)
 	}
 	if bare := FillNodeOp(opv1.NodeOpSpec{}); bare.DrainOptions != nil || bare.Cordon != nil || bare.CountUnavailable != nil {
 		t.Errorf("a NodeOp that neither cordons nor drains became %+v", bare)
+	}
+}
+
+// TestDropNone shows that None, said explicitly, is as if nothing was said, in both profiles.
+func TestDropNone(t *testing.T) {
+	spec := FillSkyhook(v1alpha1.SkyhookSpec{Rollback: &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone}, Drift: &v1alpha1.Drift{Mode: v1alpha1.DriftNone}}, nil)
+	if DropNone(&spec); spec.Rollback != nil || spec.Drift != nil {
+		t.Errorf("left are %v, %v", spec.Rollback, spec.Drift)
+	}
+	spec = FillSkyhook(v1alpha1.SkyhookSpec{}, nil)
+	if DropNone(&spec); spec.Rollback == nil || spec.Drift == nil {
+		t.Errorf("what the profile filled in was removed")
 	}
 }
 

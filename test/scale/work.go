@@ -144,9 +144,9 @@ func (f *simulation) createNodeOp(ctx context.Context) error {
 	o := &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: objectName}}
 	o.Spec.Command = []string{"uname", "-r"}
 	o.Spec.Image = "registry.example/tools:1"
-	o.Spec.Cordon, o.Spec.Concurrency = &yes, int32(f.budget)
+	o.Spec.Cordon, o.Spec.Concurrency = &yes, new(int32(f.budget))
 	if f.budget == 0 {
-		o.Spec.Concurrency = int32(max(1, f.nodes/20))
+		o.Spec.Concurrency = new(int32(max(1, f.nodes/20)))
 	}
 	if err := f.client.Create(ctx, o); err != nil {
 		return fmt.Errorf("creating the NodeOp: %w", err)

@@ -125,13 +125,12 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
-	// concurrency is how many nodes run the operation at the same time. Default 0, which means all of them, or with the profile
+	// concurrency is how many nodes run the operation at the same time; 0 means all of them. Absent means all, or with the profile
 	// Recommended 10 percent of the nodes.
 	// +optional
-	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
-	Concurrency int32 `json:"concurrency,omitempty"`
+	Concurrency *int32 `json:"concurrency,omitempty"`
 
 	// countUnavailable counts nodes against concurrency that are not ready, that somebody else cordoned, or that this NodeOp left
 	// cordoned after a failure. Default false. It needs concurrency; the budget of a deploymentPolicy has its own field.

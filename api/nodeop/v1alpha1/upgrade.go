@@ -69,13 +69,12 @@ type NodeOpUpgradeSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// concurrency is how many nodes are upgraded at the same time. Default 0, which means all of them, or with the profile
+	// concurrency is how many nodes are upgraded at the same time; 0 means all of them. Absent means all, or with the profile
 	// Recommended of the operator 10 percent of the nodes.
 	// +optional
-	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
-	Concurrency int32 `json:"concurrency,omitempty"`
+	Concurrency *int32 `json:"concurrency,omitempty"`
 
 	// stopOnFailure starts no further node once the upgrade or the reboot of a node has failed. Absent means false.
 	// +optional

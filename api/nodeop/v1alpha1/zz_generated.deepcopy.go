@@ -344,6 +344,11 @@ func (in *NodeOpSpec) DeepCopyInto(out *NodeOpSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.Concurrency != nil {
+		in, out := &in.Concurrency, &out.Concurrency
+		*out = new(int32)
+		**out = **in
+	}
 	if in.CountUnavailable != nil {
 		in, out := &in.CountUnavailable, &out.CountUnavailable
 		*out = new(bool)
@@ -528,6 +533,11 @@ func (in *NodeOpUpgradeSpec) DeepCopyInto(out *NodeOpUpgradeSpec) {
 		in, out := &in.ImagePullSecrets, &out.ImagePullSecrets
 		*out = make([]v1.LocalObjectReference, len(*in))
 		copy(*out, *in)
+	}
+	if in.Concurrency != nil {
+		in, out := &in.Concurrency, &out.Concurrency
+		*out = new(int32)
+		**out = **in
 	}
 	if in.StopOnFailure != nil {
 		in, out := &in.StopOnFailure, &out.StopOnFailure

@@ -16,18 +16,20 @@ type Drift struct {
 	Every *metav1.Duration `json:"every,omitempty"`
 
 	// mode says what happens to a package that drifted. Report (the default) reports it. Repair also runs its stages again, as any
-	// other work: within the budget and the windows, with its interrupt, and at most three times a day on a node.
+	// other work: within the budget and the windows, with its interrupt, and at most three times a day on a node. None checks nothing,
+	// whatever the profile.
 	// +optional
 	// +kubebuilder:default=Report
 	Mode DriftMode `json:"mode,omitempty"`
 }
 
 // DriftMode says what happens to a package that drifted.
-// +kubebuilder:validation:Enum=Report;Repair
+// +kubebuilder:validation:Enum=None;Report;Repair
 type DriftMode string
 
 // The modes.
 const (
+	DriftNone   DriftMode = "None"
 	DriftReport DriftMode = "Report"
 	DriftRepair DriftMode = "Repair"
 )

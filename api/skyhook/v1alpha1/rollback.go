@@ -10,18 +10,19 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type Rollback struct {
 	// scope says which nodes go back: Node is each node on which the packages fail. Rollout is also every node that got the same packages
 	// since the rollout began, and no further node gets them; they go back in the batches and windows of the policy. It begins anew
-	// when packages changes.
+	// when packages changes. None is no node, whatever the profile.
 	// +optional
 	// +kubebuilder:default=Node
 	Scope RollbackScope `json:"scope,omitempty"`
 }
 
 // RollbackScope is which nodes go back.
-// +kubebuilder:validation:Enum=Node;Rollout
+// +kubebuilder:validation:Enum=None;Node;Rollout
 type RollbackScope string
 
 // The scopes.
 const (
+	RollbackScopeNone    RollbackScope = "None"
 	RollbackScopeNode    RollbackScope = "Node"
 	RollbackScopeRollout RollbackScope = "Rollout"
 )

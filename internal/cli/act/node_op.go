@@ -207,7 +207,7 @@ func (o *nodeOpOptions) newNodeOp(namespace string, selector nodeopv1.LabelSelec
 		TypeMeta:   metav1.TypeMeta{APIVersion: nodeopv1.GroupVersion.String(), Kind: "NodeOp"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: o.verb + "-", Namespace: namespace},
 		Spec: nodeopv1.NodeOpSpec{
-			NodeSelector: selector, Command: o.command, Image: o.image, Concurrency: o.concurrency, StopOnFailure: &o.stopOnFailure,
+			NodeSelector: selector, Command: o.command, Image: o.image, Concurrency: &o.concurrency, StopOnFailure: &o.stopOnFailure,
 			RebootOnSuccess: &o.reboot, TTLSecondsAfterFinished: new(int32(3600)), BackoffLimit: new(int32(0)),
 		},
 	}

@@ -35,7 +35,7 @@ func (c *compiler) addGroups() {
 
 // ownGroup is a sliding window as wide as the concurrency.
 func (c *compiler) ownGroup(name rollout.GroupRef, frozen *rollout.Why) rollout.Group {
-	limit := int(c.op.Spec().Concurrency)
+	limit := c.op.Concurrency()
 	if limit == 0 {
 		limit = rollout.Unlimited
 	}
@@ -55,7 +55,7 @@ func (c *compiler) useBudget(frozen *rollout.Why) {
 	budget := c.in.Budget
 	c.out.Groups = append(c.out.Groups, budget.Groups...)
 	c.countFailedNodes(func(t *target) rollout.GroupRef { return budget.Of[t.node.Name] })
-	c.out.Rollout.Limit = int(c.op.Spec().Concurrency)
+	c.out.Rollout.Limit = c.op.Concurrency()
 	for _, t := range c.out.Rollout.Targets {
 		t.Group, t.Place = budget.Of[t.Node], budget.Place[t.Node]
 		startsLater := !t.Visit.Admitted && !t.Visit.Skipped && len(t.Tasks) > 0

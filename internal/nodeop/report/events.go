@@ -98,7 +98,7 @@ func quorumEvents(c *nodeop.Compiled) []Event {
 			n++
 		}
 	}
-	concurrency := int(c.Operation.Spec().Concurrency)
+	concurrency := c.Operation.Concurrency()
 	isLimited := concurrency > 0 && concurrency < n || c.SharesBudget
 	if n < 2 || isLimited || !c.Operation.Reboots() {
 		return nil
