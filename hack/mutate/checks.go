@@ -15,6 +15,7 @@ var checks = []struct {
 	{"internal/policy/", [][]string{{"./internal/policy"}, {"./internal/skyhook"}}},
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/metadata.go", [][]string{{"./internal/cluster", "-run", "TestStageSeesLabels"}}},
+	{"internal/cluster/compile", [][]string{{"./internal/cli", "-run", "TestFrom/profile"}}},
 	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates", "./internal/cluster/writecache"}, worldRuns}},
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart|TestTwoInstallations|TestRemovalGuard"}}},
 	{"internal/cli/preview/", [][]string{{"./internal/cli", "-run", "TestFrom/waves"}}},

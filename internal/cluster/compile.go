@@ -81,6 +81,10 @@ func compile(o *Objects, kept keptNodes, now time.Time) *Compiled {
 	for i := range c.snapshot.Rollouts {
 		r := &c.snapshot.Rollouts[i]
 		r.Numbering.OnTheirWay = o.inFlight.rollouts[r.Ref]
+		r.Defaults = o.Defaults[r.Ref]
+	}
+	for i := range c.snapshot.Groups {
+		c.snapshot.Groups[i].Defaults = o.Defaults[c.snapshot.Groups[i].Ref.Owner]
 	}
 	c.markFailedRequests()
 	o.durations.Measure(&c.snapshot)

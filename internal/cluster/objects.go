@@ -21,6 +21,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
+	"github.com/skyhook-k8s/skyhook/internal/profile"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -50,14 +51,15 @@ type Objects struct {
 	Lists
 
 	Definitions map[string]*plan.Definition
-	Workloads   map[string][]*corev1.Pod               // by node, of the nodes that are held; missing: not listed yet
-	Refusals    map[types.UID]drain.Refusal            // evictions that were refused, by pod
-	Gates       map[string]gates.Result                // what health gates found, by policy
-	Findings    map[rollout.Ref]node.Findings          // of the nodes on which a proof is waited for
-	Profiles    map[rollout.Ref]v1alpha1.ProfileStatus // that apply to Skyhooks, NodeOps and policies
-	Orphans     map[rollout.Ref]bool                   // owners of holds that are proven gone
-	Err         error                                  // what could not be read; everything else here is true nevertheless
-	RetryAt     time.Time                              // when to observe again though nothing has changed; zero for never
+	Workloads   map[string][]*corev1.Pod         // by node, of the nodes that are held; missing: not listed yet
+	Refusals    map[types.UID]drain.Refusal      // evictions that were refused, by pod
+	Gates       map[string]gates.Result          // what health gates found, by policy
+	Findings    map[rollout.Ref]node.Findings    // of the nodes on which a proof is waited for
+	Profiles    map[rollout.Ref]*profile.Chosen  // of Skyhooks, NodeOps and policies
+	Defaults    map[rollout.Ref]rollout.Defaults // what the profiles decided, also that of the policy of an object
+	Orphans     map[rollout.Ref]bool             // owners of holds that are proven gone
+	Err         error                            // what could not be read; everything else here is true nevertheless
+	RetryAt     time.Time                        // when to observe again though nothing has changed; zero for never
 
 	observedAt time.Time // when observing began
 	opConfig   nodeop.Config

@@ -13,31 +13,49 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
-// chooseProfiles chooses the profile of each object. Of those that are Recommended it has copies with their absent fields filled in: they
-// are compiled, and what was listed stays as it is.
+// chooseProfiles chooses the profile of each object. Of all it has copies, and of those that are Recommended their absent fields are filled
+// in: they are compiled, and what was listed stays as it is.
 func (o *Objects) chooseProfiles() {
-	o.Profiles = make(map[rollout.Ref]v1alpha1.ProfileStatus, len(o.Skyhooks)+len(o.NodeOps)+len(o.Policies))
-	isRecommended := func(ref rollout.Ref, spec v1alpha1.Profile, recorded *v1alpha1.ProfileStatus, hasStatus bool) bool {
-		o.Profiles[ref] = profile.Choose(spec, recorded, hasStatus, o.Config.Profile)
-		return o.Profiles[ref].Name == v1alpha1.ProfileRecommended
+	o.Profiles, o.Defaults = map[rollout.Ref]*profile.Chosen{}, map[rollout.Ref]rollout.Defaults{}
+	choose := func(spec v1alpha1.Profile, recorded *v1alpha1.ProfileStatus, hasStatus bool) *profile.Chosen {
+		return &profile.Chosen{ProfileStatus: profile.Choose(spec, recorded, hasStatus, o.Config.Profile)}
 	}
 	o.Policies = fillCopies(o.Policies, func(p *v1alpha1.DeploymentPolicy) {
-		if isRecommended(policy.Ref(p), p.Spec.Profile, p.Status.Profile, p.Status.ObservedGeneration > 0 || len(p.Status.Conditions) > 0) {
-			p.Spec = profile.FillPolicy(p.Spec)
+		chosen := choose(p.Spec.Profile, p.Status.Profile, p.Status.ObservedGeneration > 0 || len(p.Status.Conditions) > 0)
+		if chosen.Name == v1alpha1.ProfileRecommended {
+			p.Spec, chosen.Fills = profile.FillPolicy(p.Spec)
 		}
+		o.noteProfile(policy.Ref(p), chosen, nil)
 	})
 	o.Skyhooks = fillCopies(o.Skyhooks, func(s *v1alpha1.Skyhook) {
-		if isRecommended(plan.Ref(s.Name), s.Spec.Profile, s.Status.Profile, s.Status.Status != "" || len(s.Status.Conditions) > 0) {
-			p, _ := o.policyOfSkyhook(s)
-			s.Spec = profile.FillSkyhook(s.Spec, p)
+		chosen := choose(s.Spec.Profile, s.Status.Profile, s.Status.Status != "" || len(s.Status.Conditions) > 0)
+		p, _ := o.policyOfSkyhook(s)
+		if chosen.Name == v1alpha1.ProfileRecommended {
+			s.Spec, chosen.Fills = profile.FillSkyhook(s.Spec, p, o.Config.PinImages != nil)
 		}
 		profile.DropNone(&s.Spec)
+		o.noteProfile(plan.Ref(s.Name), chosen, p)
 	})
 	o.NodeOps = fillCopies(o.NodeOps, func(op *opv1.NodeOp) {
-		if isRecommended(nodeop.Ref(op), op.Spec.Profile, op.Status.Profile, op.Status.Phase != "" || len(op.Status.Conditions) > 0) {
-			op.Spec = profile.FillNodeOp(op.Spec)
+		chosen := choose(op.Spec.Profile, op.Status.Profile, op.Status.Phase != "" || len(op.Status.Conditions) > 0)
+		if chosen.Name == v1alpha1.ProfileRecommended {
+			op.Spec, chosen.Fills = profile.FillNodeOp(op.Spec)
 		}
+		p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
+		o.noteProfile(nodeop.Ref(op), chosen, p)
 	})
+}
+
+// noteProfile notes the profile of an object, and what it decided. What that of its policy, which may be nil, decided is the object's, too.
+func (o *Objects) noteProfile(ref rollout.Ref, chosen *profile.Chosen, p *v1alpha1.DeploymentPolicy) {
+	by, ofPolicy := string(chosen.Name), rollout.Defaults(nil)
+	if ref.Kind == policy.Kind {
+		by += " of " + ref.Title()
+	}
+	if p != nil {
+		ofPolicy = o.Defaults[policy.Ref(p)]
+	}
+	o.Profiles[ref], o.Defaults[ref] = chosen, chosen.Fills.Defaults(by, ofPolicy)
 }
 
 // fillCopies returns shallow copies of objects that were changed.
@@ -52,9 +70,8 @@ func fillCopies[T any](listed []*T, fill func(*T)) []*T {
 
 // ProfileOf is the profile of an object as its status has it.
 func (o *Objects) ProfileOf(ref rollout.Ref) *v1alpha1.ProfileStatus {
-	chosen, isKnown := o.Profiles[ref]
-	if !isKnown {
-		return nil
+	if chosen := o.Profiles[ref]; chosen != nil {
+		return &chosen.ProfileStatus
 	}
-	return &chosen
+	return nil
 }

@@ -76,7 +76,6 @@ func NewGrouping(in *Input) *Grouping {
 	case HasOwnLimits(in.Profile, in.Policy, in.Budget):
 		g.compartments = []compartment{{name: v1alpha1.DefaultCompartment, budget: profile.Budget, stopsFirst: true}}
 		g.template.Spread = rollout.Spread{Key: corev1.LabelTopologyZone, Zones: 1}
-		g.template.Profile = string(in.Profile)
 	case in.Policy == nil:
 		g.compartments = []compartment{{name: v1alpha1.DefaultCompartment, budget: in.Budget, isWindow: true}}
 	default:

@@ -4,33 +4,43 @@
 package profile
 
 import (
+	"slices"
+
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
 
-// FillSkyhook returns the spec of a Recommended Skyhook with its absent fields filled in. What its policy, which may be nil, says of a
-// subject is not filled in beside it.
-func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy) v1alpha1.SkyhookSpec {
+// FillSkyhook returns the spec of a Recommended Skyhook with its absent fields filled in, and their names. What its policy, which may be
+// nil, says of a subject is not filled in beside it; nor are pins, if the operator has a setting of its own for them.
+func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy, hasPins bool) (v1alpha1.SkyhookSpec, Fields) {
+	var names Fields
 	spec.Profile = v1alpha1.ProfileRecommended
-	fill(&spec.ShareReboots, true)
-	fill(&spec.Rollback, v1alpha1.Rollback{})
-	fill(&spec.Drift, v1alpha1.Drift{Mode: v1alpha1.DriftReport})
-	if b := &spec.InterruptionBudget; b.Percent != nil || b.Count != nil {
-		fill(&b.CountUnavailable, true)
-	}
-	if p == nil || p.Spec.NodeMarks == nil {
-		fill(&spec.NodeMarks, Marks)
-	}
-	if p == nil || p.Spec.Proof == nil {
-		fill(&spec.Proof, Proof)
+	hasBudget := spec.InterruptionBudget.Percent != nil || spec.InterruptionBudget.Count != nil
+	switch {
+	case hasBudget:
+		fill(&names, "interruptionBudget.countUnavailable", &spec.InterruptionBudget.CountUnavailable, true)
+	case p == nil && spec.DeploymentPolicy == "":
+		names = append(names, fieldBudget) // see Budget
 	}
 	drain := v1alpha1.DrainConfig{}
 	if spec.DrainConfig != nil {
 		drain = *spec.DrainConfig
 	}
-	fillDrain(&drain.DrainPodOptions)
+	fillDrain(&names, "drainConfig", &drain.DrainPodOptions)
 	spec.DrainConfig = &drain
-	return spec
+	if p == nil || p.Spec.NodeMarks == nil {
+		fill(&names, fieldMarks, &spec.NodeMarks, Marks)
+	}
+	fill(&names, fieldReboots, &spec.ShareReboots, true)
+	if p == nil || p.Spec.Proof == nil {
+		fill(&names, fieldProof, &spec.Proof, Proof)
+	}
+	fill(&names, fieldRollback, &spec.Rollback, v1alpha1.Rollback{})
+	fill(&names, "drift", &spec.Drift, v1alpha1.Drift{Mode: v1alpha1.DriftReport})
+	if !hasPins {
+		names = append(names, fieldPins) // see plan.Facts.PinsImages
+	}
+	return spec, names
 }
 
 // DropNone removes what a spec says that is not to be done, which counts as absent once the profile has filled in what is absent.
@@ -43,32 +53,45 @@ func DropNone(spec *v1alpha1.SkyhookSpec) {
 	}
 }
 
-// FillNodeOp is FillSkyhook for a NodeOp. What it does to nodes stays: only how carefully is filled in.
-func FillNodeOp(spec opv1.NodeOpSpec) opv1.NodeOpSpec {
+// FillNodeOp is FillSkyhook for a NodeOp. What it does to nodes stays: only how carefully is filled in. Marks and a proof it has by its
+// policy, or else by the profile.
+func FillNodeOp(spec opv1.NodeOpSpec) (opv1.NodeOpSpec, Fields) {
+	var names Fields
 	spec.Profile = v1alpha1.ProfileRecommended
-	fill(&spec.ShareReboots, true) // without a cordon and a reboot it says nothing
-	if spec.Concurrency != nil && *spec.Concurrency > 0 {
-		fill(&spec.CountUnavailable, true)
+	hasPolicy, isLimited := spec.DeploymentPolicy != "", spec.Concurrency != nil
+	switch {
+	case isLimited && *spec.Concurrency > 0:
+		fill(&names, "countUnavailable", &spec.CountUnavailable, true)
+	case !isLimited && !hasPolicy:
+		names = append(names, fieldConcurrency) // see Budget
 	}
 	if spec.DrainOptions != nil {
 		drain := *spec.DrainOptions
-		fillDrain(&drain.DrainPodOptions)
+		fillDrain(&names, "drainOptions", &drain.DrainPodOptions)
 		spec.DrainOptions = &drain
 	}
-	return spec
+	if !hasPolicy {
+		names = append(names, fieldMarks, fieldProof)
+	}
+	if isTrue(spec.Cordon) && isTrue(spec.RebootOnSuccess) {
+		fill(&names, fieldReboots, &spec.ShareReboots, true)
+	}
+	return spec, names
 }
 
-// FillPolicy returns the spec of a Recommended policy with its absent fields filled in.
-func FillPolicy(spec v1alpha1.DeploymentPolicySpec) v1alpha1.DeploymentPolicySpec {
+// FillPolicy returns the spec of a Recommended policy with its absent fields filled in, and their names.
+func FillPolicy(spec v1alpha1.DeploymentPolicySpec) (v1alpha1.DeploymentPolicySpec, Fields) {
+	var names Fields
 	spec.Profile = v1alpha1.ProfileRecommended
-	fill(&spec.Default.Budget.CountUnavailable, true)
+	names = append(names, fieldThreshold) // where a compartment leaves it out: see rollout.Pace
+	fill(&names, fieldUnavailable, &spec.Default.Budget.CountUnavailable, true)
 	spec.Compartments = append([]v1alpha1.Compartment(nil), spec.Compartments...)
 	for i := range spec.Compartments {
-		fill(&spec.Compartments[i].Budget.CountUnavailable, true)
+		fill(&names, fieldUnavailable, &spec.Compartments[i].Budget.CountUnavailable, true)
 	}
-	fill(&spec.NodeMarks, Marks)
-	fill(&spec.Proof, Proof)
-	return spec
+	fill(&names, fieldMarks, &spec.NodeMarks, Marks)
+	fill(&names, fieldProof, &spec.Proof, Proof)
+	return spec, names
 }
 
 // Budget is that of an object without a policy and a budget.
@@ -81,18 +104,26 @@ var Proof = v1alpha1.Proof{AsBefore: true}
 var Marks = v1alpha1.NodeMarks{Marks: []v1alpha1.NodeMark{v1alpha1.MarkExcludeFromLoadBalancers, v1alpha1.MarkDisableScaleDown, v1alpha1.MarkDoNotDisrupt}}
 
 // fillDrain has protected pods waited for while their node is schedulable, and pods of the lowest priority evicted first.
-func fillDrain(d *v1alpha1.DrainPodOptions) {
+func fillDrain(names *Fields, field string, d *v1alpha1.DrainPodOptions) {
 	if d.Wait == "" {
 		d.Wait = v1alpha1.WaitBeforeCordon
+		*names = append(*names, field+fieldWait)
 	}
 	if d.Order == "" {
 		d.Order = v1alpha1.DrainByPriority
+		*names = append(*names, field+".order")
 	}
 }
 
-// fill sets a field that is absent.
-func fill[T any](field **T, value T) {
-	if *field == nil {
-		*field = &value
+// fill sets a field that is absent, and notes its name once.
+func fill[T any](names *Fields, name string, field **T, value T) {
+	if *field != nil {
+		return
+	}
+	*field = &value
+	if !slices.Contains(*names, name) {
+		*names = append(*names, name)
 	}
 }
+
+func isTrue(b *bool) bool { return b != nil && *b }

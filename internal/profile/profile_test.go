@@ -4,11 +4,18 @@
 package profile
 
 import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 const (
@@ -45,67 +52,139 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestExplicitWins shows that what a spec says stays, also where it says no, and that the spec that was given is not changed.
+// TestExplicitWins shows, for every field that Recommended fills in, what turns it off: then it stays as it is, and everything else is filled in.
 func TestExplicitWins(t *testing.T) {
-	drain := v1alpha1.DrainPodOptions{Wait: v1alpha1.WaitAfterCordon, Order: v1alpha1.DrainTogether}
-	said := v1alpha1.SkyhookSpec{
-		Profile: recommended, ShareReboots: new(false), Rollback: &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeRollout},
-		Drift: &v1alpha1.Drift{Mode: v1alpha1.DriftRepair}, NodeMarks: &v1alpha1.NodeMarks{}, DrainConfig: &v1alpha1.DrainConfig{DrainPodOptions: drain}, Proof: &v1alpha1.Proof{},
-		InterruptionBudget: v1alpha1.InterruptionBudget{Count: new(3), CountUnavailable: new(false)},
+	skyhooks := map[string]func(*v1alpha1.SkyhookSpec){
+		"interruptionBudget": func(s *v1alpha1.SkyhookSpec) {
+			s.InterruptionBudget = v1alpha1.InterruptionBudget{Percent: new(100), CountUnavailable: new(false)}
+		},
+		"drainConfig.wait":  func(s *v1alpha1.SkyhookSpec) { change(&s.DrainConfig).Wait = v1alpha1.WaitAfterCordon },
+		"drainConfig.order": func(s *v1alpha1.SkyhookSpec) { change(&s.DrainConfig).Order = v1alpha1.DrainTogether },
+		"nodeMarks":         func(s *v1alpha1.SkyhookSpec) { s.NodeMarks = &v1alpha1.NodeMarks{} },
+		"shareReboots":      func(s *v1alpha1.SkyhookSpec) { s.ShareReboots = new(false) },
+		"proof":             func(s *v1alpha1.SkyhookSpec) { s.Proof = &v1alpha1.Proof{} },
+		"rollback":          func(s *v1alpha1.SkyhookSpec) { s.Rollback = &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone} },
+		"drift":             func(s *v1alpha1.SkyhookSpec) { s.Drift = &v1alpha1.Drift{Mode: v1alpha1.DriftNone} },
 	}
-	if got := FillSkyhook(said, nil); !reflect.DeepEqual(got, said) {
-		t.Errorf("a Skyhook that says everything became %+v", got)
+	checkExplicit(t, v1alpha1.SkyhookSpec{}, skyhooks, func(s v1alpha1.SkyhookSpec) (v1alpha1.SkyhookSpec, Fields) { return FillSkyhook(s, nil, true) })
+	together := v1alpha1.DrainPodOptions{Wait: v1alpha1.WaitAfterCordon, Order: v1alpha1.DrainTogether}
+	checkExplicit(t, v1alpha1.SkyhookSpec{InterruptionBudget: v1alpha1.InterruptionBudget{Count: new(3)}, DrainConfig: &v1alpha1.DrainConfig{DrainPodOptions: together}},
+		map[string]func(*v1alpha1.SkyhookSpec){
+			"interruptionBudget.countUnavailable": func(s *v1alpha1.SkyhookSpec) { s.InterruptionBudget.CountUnavailable = new(false) },
+			"nodeMarks":                           skyhooks["nodeMarks"], "shareReboots": skyhooks["shareReboots"], "proof": skyhooks["proof"],
+			"rollback": skyhooks["rollback"], "drift": skyhooks["drift"],
+		}, func(s v1alpha1.SkyhookSpec) (v1alpha1.SkyhookSpec, Fields) { return FillSkyhook(s, nil, true) })
+
+	yes := true
+	checkExplicit(t, opv1.NodeOpSpec{DrainOptions: &opv1.DrainOptions{}, Cordon: &yes, RebootOnSuccess: &yes}, map[string]func(*opv1.NodeOpSpec){
+		"concurrency":        func(s *opv1.NodeOpSpec) { s.Concurrency = new(int32(0)) },
+		"drainOptions.wait":  func(s *opv1.NodeOpSpec) { change(&s.DrainOptions).Wait = v1alpha1.WaitAfterCordon },
+		"drainOptions.order": func(s *opv1.NodeOpSpec) { change(&s.DrainOptions).Order = v1alpha1.DrainTogether },
+		"shareReboots":       func(s *opv1.NodeOpSpec) { s.ShareReboots = new(false) },
+		"nodeMarks":          nil, "proof": nil, // of its policy
+	}, FillNodeOp)
+	checkExplicit(t, opv1.NodeOpSpec{Concurrency: new(int32(2)), DeploymentPolicy: "careful"}, map[string]func(*opv1.NodeOpSpec){
+		"countUnavailable": func(s *opv1.NodeOpSpec) { s.CountUnavailable = new(false) },
+	}, FillNodeOp)
+
+	checkExplicit(t, v1alpha1.DeploymentPolicySpec{Compartments: []v1alpha1.Compartment{{Name: "a"}}}, map[string]func(*v1alpha1.DeploymentPolicySpec){
+		"failureThreshold": nil, // where a compartment has one, its pace has nothing of the profile
+		"budget.countUnavailable": func(p *v1alpha1.DeploymentPolicySpec) {
+			p.Compartments = slices.Clone(p.Compartments)
+			p.Default.Budget.CountUnavailable, p.Compartments[0].Budget.CountUnavailable = new(false), new(false)
+		},
+		"nodeMarks": func(p *v1alpha1.DeploymentPolicySpec) { p.NodeMarks = &v1alpha1.NodeMarks{} },
+		"proof":     func(p *v1alpha1.DeploymentPolicySpec) { p.Proof = &v1alpha1.Proof{} },
+	}, FillPolicy)
+}
+
+// checkExplicit checks that exactly the fields with these names are filled in, and each only where the spec does not say otherwise.
+func checkExplicit[T any](t *testing.T, empty T, says map[string]func(*T), fill func(T) (T, Fields)) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/profiles.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	empty := v1alpha1.SkyhookSpec{DrainConfig: &v1alpha1.DrainConfig{}, InterruptionBudget: v1alpha1.InterruptionBudget{Percent: new(5)}}
-	before := *empty.DeepCopy()
-	got := FillSkyhook(empty, nil)
-	switch {
-	case !reflect.DeepEqual(empty, before):
-		t.Errorf("the spec that was given became %+v", empty)
-	case !*got.ShareReboots, !*got.InterruptionBudget.CountUnavailable, got.Rollback == nil, got.Drift.Mode != v1alpha1.DriftReport,
-		got.DrainConfig.Wait != v1alpha1.WaitBeforeCordon, got.DrainConfig.Order != v1alpha1.DrainByPriority, !reflect.DeepEqual(*got.NodeMarks, Marks), !got.Proof.AsBefore:
-		t.Errorf("an empty Skyhook became %+v", got)
+	before, _ := json.Marshal(empty)
+	_, names := fill(empty)
+	if after, _ := json.Marshal(empty); !bytes.Equal(after, before) {
+		t.Errorf("the spec that was given became %s", after)
 	}
-	if b := FillSkyhook(v1alpha1.SkyhookSpec{}, nil).InterruptionBudget; b.CountUnavailable != nil {
-		t.Error("a budget that does not exist counts nodes")
+	if got, want := slices.Sorted(slices.Values(names)), slices.Sorted(maps.Keys(says)); !slices.Equal(got, want) {
+		t.Fatalf("filled in are %v, want %v", got, want)
 	}
-	none := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{NodeMarks: &v1alpha1.NodeMarks{}}}
-	if FillSkyhook(v1alpha1.SkyhookSpec{}, none).NodeMarks != nil {
-		t.Error("a policy that wants no marks is overruled")
+	for _, name := range names {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/profiles.md does not name %s", name)
+		}
+		if says[name] == nil {
+			continue
+		}
+		spec := empty
+		says[name](&spec)
+		filled, others := fill(spec)
+		if want := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name }); !slices.Equal(others, want) {
+			t.Errorf("a spec that says something of %s has %v filled in, want %v", name, others, want)
+		}
+		again := filled
+		says[name](&again)
+		if !reflect.DeepEqual(again, filled) {
+			t.Errorf("what a spec says of %s became %+v", name, filled)
+		}
 	}
 }
 
-// TestFillNodeOp shows that an operation does what it says, more carefully.
-func TestFillNodeOp(t *testing.T) {
-	got := FillNodeOp(opv1.NodeOpSpec{Concurrency: new(int32(2)), DrainOptions: &opv1.DrainOptions{}})
-	if !*got.CountUnavailable || got.DrainOptions.Wait != v1alpha1.WaitBeforeCordon || got.DrainOptions.Enabled != nil {
-		t.Errorf("it became %+v", got)
+// change returns a copy of what a field points to, which it points to from now on.
+func change[T any](field **T) *T {
+	var value T
+	if *field != nil {
+		value = **field
 	}
-	if bare := FillNodeOp(opv1.NodeOpSpec{}); bare.DrainOptions != nil || bare.Cordon != nil || bare.CountUnavailable != nil {
-		t.Errorf("a NodeOp that neither cordons nor drains became %+v", bare)
+	*field = &value
+	return *field
+}
+
+// TestFilled shows what absent fields are filled in with.
+func TestFilled(t *testing.T) {
+	got, names := FillSkyhook(v1alpha1.SkyhookSpec{DrainConfig: &v1alpha1.DrainConfig{}, InterruptionBudget: v1alpha1.InterruptionBudget{Percent: new(5)}}, nil, false)
+	switch {
+	case !*got.ShareReboots, !*got.InterruptionBudget.CountUnavailable, got.Rollback == nil, got.Drift.Mode != v1alpha1.DriftReport,
+		got.DrainConfig.Wait != v1alpha1.WaitBeforeCordon, got.DrainConfig.Order != v1alpha1.DrainByPriority, !reflect.DeepEqual(*got.NodeMarks, Marks), !got.Proof.AsBefore,
+		!slices.Contains(names, "pinImages"):
+		t.Errorf("an empty Skyhook became %+v, filled in are %v", got, names)
+	}
+	none := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{NodeMarks: &v1alpha1.NodeMarks{}, Proof: &v1alpha1.Proof{}}}
+	if got, names := FillSkyhook(v1alpha1.SkyhookSpec{}, none, true); got.NodeMarks != nil || got.Proof != nil || slices.Contains(names, "interruptionBudget") {
+		t.Errorf("a policy that wants neither marks nor a proof is overruled: %v", names)
+	}
+	if got, _ := FillNodeOp(opv1.NodeOpSpec{}); got.DrainOptions != nil || got.Cordon != nil || got.CountUnavailable != nil || got.ShareReboots != nil {
+		t.Errorf("a NodeOp that neither cordons nor drains became %+v", got)
 	}
 }
 
 // TestDropNone shows that None, said explicitly, is as if nothing was said, in both profiles.
 func TestDropNone(t *testing.T) {
-	spec := FillSkyhook(v1alpha1.SkyhookSpec{Rollback: &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone}, Drift: &v1alpha1.Drift{Mode: v1alpha1.DriftNone}}, nil)
+	spec, _ := FillSkyhook(v1alpha1.SkyhookSpec{Rollback: &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone}, Drift: &v1alpha1.Drift{Mode: v1alpha1.DriftNone}}, nil, true)
 	if DropNone(&spec); spec.Rollback != nil || spec.Drift != nil {
 		t.Errorf("left are %v, %v", spec.Rollback, spec.Drift)
 	}
-	spec = FillSkyhook(v1alpha1.SkyhookSpec{}, nil)
+	spec, _ = FillSkyhook(v1alpha1.SkyhookSpec{}, nil, true)
 	if DropNone(&spec); spec.Rollback == nil || spec.Drift == nil {
 		t.Errorf("what the profile filled in was removed")
 	}
 }
 
-// TestFillPolicy shows that every compartment counts nodes that are not ready, unless it says otherwise.
-func TestFillPolicy(t *testing.T) {
-	said := v1alpha1.DeploymentPolicySpec{Compartments: []v1alpha1.Compartment{{Name: "a"}, {Name: "b", Budget: v1alpha1.Budget{CountUnavailable: new(false)}}}}
-	got := FillPolicy(said)
-	if !*got.Default.Budget.CountUnavailable || !*got.Compartments[0].Budget.CountUnavailable || *got.Compartments[1].Budget.CountUnavailable || got.NodeMarks == nil {
-		t.Errorf("it became %+v", got)
+// TestDefaults shows what reasons say: which field decided, and of which object.
+func TestDefaults(t *testing.T) {
+	_, ofPolicy := FillPolicy(v1alpha1.DeploymentPolicySpec{})
+	_, own := FillSkyhook(v1alpha1.SkyhookSpec{Rollback: &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone}}, &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Proof: &Proof}}, true)
+	got := own.Defaults("Recommended", ofPolicy.Defaults("Recommended of DeploymentPolicy careful", nil))
+	want := rollout.Defaults{
+		rollout.ReasonStopped: "profile Recommended of DeploymentPolicy careful: failureThreshold", rollout.ReasonProof: "profile Recommended of DeploymentPolicy careful: proof",
+		rollout.ReasonProofFailed:  "profile Recommended of DeploymentPolicy careful: proof",
+		rollout.ReasonProtectedPod: "profile Recommended: drainConfig.wait", rollout.ReasonSharedReboot: "profile Recommended: shareReboots",
 	}
-	if said.Compartments[0].Budget.CountUnavailable != nil {
-		t.Error("the policy that was given was changed")
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v", got)
 	}
 }

@@ -71,7 +71,7 @@ type Group struct {
 	Opens   time.Time // the next window, with Held or Closing; zero if unknown
 	// nodes that are not ready, or that another client cordoned, belong to Taken: see policy.AddUnavailable
 	CountUnavailable bool
-	Profile          string        // that brought limits which no object sets, for messages; empty for none
+	Defaults         Defaults
 	Soak             time.Duration // how long a finished node must stay ready before it counts
 	Spread           Spread
 	Reset            bool     // Memory is reset when every target of all groups with this Ledger is finished, and when For changes
@@ -196,6 +196,7 @@ type Rollout struct {
 	Limit     int  // of targets in flight, in addition to the limits of groups; 0 for none
 	Drain     Drain
 	Announce  bool // Plan.Maintenance has its targets
+	Defaults  Defaults
 	Numbering Numbering
 	// how long a visit takes at most for nine of ten finished targets, see FindUsual; 0 if unknown
 	Usual    time.Duration

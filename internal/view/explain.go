@@ -11,6 +11,7 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/profile"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -34,6 +35,7 @@ func (x *Explainer) Explain(r *rollout.Rollout, verdict rollout.Verdict) Explana
 	e := Explanation{
 		Subject: ShortName(r.Ref) + " on " + verdict.Node, Phase: string(verdict.Phase),
 		Reason: string(verdict.Why.Reason), Text: verdict.Why.Text, Help: x.findRemedy(r, verdict),
+		Profile: x.Objects.Profiles[r.Ref],
 	}
 	if since := verdict.Why.Since; !since.IsZero() && x.Snapshot.Now.After(since) && verdict.Phase != rollout.PhaseFinished {
 		e.Since = FormatDuration(x.Snapshot.Now.Sub(since))
@@ -154,6 +156,8 @@ type Explanation struct {
 	Help    string        `json:"help,omitempty"`
 	Drain   *DrainStatus  `json:"drain,omitempty"` // of the node, if pods are in the way
 	Causes  []Explanation `json:"behind,omitempty"`
+
+	Profile *profile.Chosen `json:"profile,omitempty"` // of the object
 }
 
 // ExplainNode explains every rollout that selects a node, and a cordon.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/profile"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -44,7 +45,7 @@ func BuildPlan(v *Cluster, args []string, maxWaves int) *Plan {
 }
 
 func (b *planBuilder) buildRollout(r *rollout.Rollout) RolloutPlan {
-	out := RolloutPlan{Name: r.Ref, Work: []PlanWork{}, Waves: []wave{}}
+	out := RolloutPlan{Name: r.Ref, Profile: b.Objects.Profiles[r.Ref], Work: []PlanWork{}, Waves: []wave{}}
 	if r.Broken != nil {
 		out.Problem = r.Broken.Text
 	}
@@ -306,11 +307,12 @@ type Plan struct {
 
 // RolloutPlan is the plan of one rollout.
 type RolloutPlan struct {
-	Name     rollout.Ref `json:"name"`
-	Nodes    int         `json:"nodes"`    // selected
-	Changing int         `json:"changing"` // of these, with work that can start
-	Work     []PlanWork  `json:"work"`
-	Waves    []wave      `json:"waves"`
+	Name     rollout.Ref     `json:"name"`
+	Profile  *profile.Chosen `json:"profile,omitempty"`
+	Nodes    int             `json:"nodes"`    // selected
+	Changing int             `json:"changing"` // of these, with work that can start
+	Work     []PlanWork      `json:"work"`
+	Waves    []wave          `json:"waves"`
 	// what other programs are shown on each node while it is held, or before
 	Marks []NodeMark `json:"marks,omitempty"`
 	// compartments that begin after each other, or after an approval

@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
+	"github.com/skyhook-k8s/skyhook/internal/profile"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -25,6 +26,7 @@ type RolloutStatus struct {
 	v1alpha1.Outcome
 	Name       rollout.Ref         `json:"name"`
 	Status     string              `json:"status"`
+	Profile    *profile.Chosen     `json:"profile,omitempty"`
 	Nodes      int                 `json:"nodes"`
 	Complete   int                 `json:"complete"`
 	InProgress int                 `json:"inProgress"`
@@ -87,10 +89,10 @@ type runningTask struct {
 func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 	if op := v.endedNodeOp(r); op != nil {
 		s := summarizeEnded(op)
-		s.Outcome = opreport.Status(v.Compiled.NodeOp(op), rollout.Report{}, nil).Outcome
+		s.Outcome, s.Profile = opreport.Status(v.Compiled.NodeOp(op), rollout.Report{}, nil).Outcome, v.Objects.Profiles[r.Ref]
 		return s
 	}
-	s := RolloutStatus{Name: r.Ref, Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{}}
+	s := RolloutStatus{Name: r.Ref, Profile: v.Objects.Profiles[r.Ref], Groups: []groupStatus{}, Reasons: []reasonCount{}, Failures: []failure{}, Working: []runningTask{}}
 	if r.Broken != nil {
 		s.Problem = r.Broken.Text
 	}
@@ -291,7 +293,7 @@ func summarizeEnded(op *nodeopv1.NodeOp) RolloutStatus {
 			text += fmt.Sprintf(", exit code %d", *n.ExitCode)
 		}
 		if n.Output != "" {
-			text += "; last output: " + strings.ReplaceAll(strings.TrimSpace(n.Output), "\n", " | ")
+			text += rollout.LastOutput + strings.ReplaceAll(strings.TrimSpace(n.Output), "\n", " | ")
 		}
 		s.Failures = append(s.Failures, failure{Node: node, Task: "command", Attempts: int(max(n.Attempts, 1)), Final: true, Text: text})
 	}

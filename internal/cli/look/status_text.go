@@ -70,6 +70,9 @@ func FormatRolloutDetails(s *view.RolloutStatus, p *output.Printer, wide bool) s
 		status = paint(status)
 	}
 	fmt.Fprintf(&b, "%s %s: %s\n  ready     %s (%s)\n", kind, name, status, s.Verdict, s.Reason)
+	if s.Profile != nil {
+		fmt.Fprintf(&b, "  profile   %s\n", s.Profile.Describe())
+	}
 	if s.Problem != "" {
 		fmt.Fprintf(&b, "  not accepted: %s\n", s.Problem)
 	}
@@ -184,7 +187,7 @@ func formatFailures(s *view.RolloutStatus, wide bool) string {
 			about = append(about, "final")
 		}
 		fmt.Fprintf(&b, "  %s  %s (%s)\n", failed.Node, failed.Task, strings.Join(about, ", "))
-		for _, part := range strings.Split(failed.Text, "; last output: ") {
+		for _, part := range strings.Split(failed.Text, rollout.LastOutput) {
 			for _, line := range strings.Split(part, " | ") {
 				fmt.Fprintf(&b, "      %s\n", line)
 			}

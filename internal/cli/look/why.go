@@ -75,6 +75,9 @@ func FormatExplanations(all []view.Explanation, depth int) string {
 		if e.Since != "" {
 			title += ", for " + e.Since
 		}
+		if e.Profile != nil {
+			title += ", profile " + e.Profile.String()
+		}
 		fmt.Fprintf(&b, "%s%s%s\n%s  %s: %s\n", prefix, arrow, title, prefix, e.Reason, e.Text)
 		if e.Help != "" {
 			fmt.Fprintf(&b, "%s  → %s\n", prefix, e.Help)

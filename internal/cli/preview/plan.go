@@ -90,6 +90,9 @@ func FormatPlan(p *view.Plan, wide bool) string {
 func formatRolloutPlan(r *view.RolloutPlan, wide bool) string {
 	var b strings.Builder
 	b.WriteString(formatPlanTitle(r))
+	if r.Profile != nil {
+		fmt.Fprintf(&b, "  profile %s\n", r.Profile.Describe())
+	}
 	for _, w := range r.Work {
 		b.WriteString("\n" + formatPlanWork(&w))
 	}

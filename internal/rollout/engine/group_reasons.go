@@ -25,6 +25,9 @@ func (g groupReasons) cached(r rollout.Reason, variant string, text func() strin
 		g.waitReasons = map[string]*rollout.Why{}
 	}
 	why := &rollout.Why{Reason: r, Text: rollout.Shorten(text()), About: g.Ref.String()}
+	if r != rollout.ReasonStopped || g.Pace.StopFirst && g.memory.StoppedBy == "" {
+		g.Defaults.Explain(why)
+	}
 	g.waitReasons[key] = why
 	return why
 }
@@ -83,7 +86,7 @@ func (g groupReasons) topology(t *targetState) *rollout.Why {
 		for zone := range g.usage.places {
 			zones = append(zones, cmp.Or(zone, "of nodes without that label"))
 		}
-		return "nodes are busy in " + g.Spread.Key + " " + listSorted(slices.Values(zones)) + ", and one goes after the other" + g.nameProfile()
+		return "nodes are busy in " + g.Spread.Key + " " + listSorted(slices.Values(zones)) + ", and one goes after the other"
 	})
 }
 
@@ -103,7 +106,7 @@ func (g groupReasons) full() *rollout.Why {
 
 // describeBusy lists the nodes that use the budget.
 func (g groupReasons) describeBusy() string {
-	text := "the budget of " + countNoun(g.Limit, "node", "nodes") + g.nameProfile() + " is used: " + listSorted(slices.Values(g.usage.busy))
+	text := "the budget of " + countNoun(g.Limit, "node", "nodes") + " is used: " + listSorted(slices.Values(g.usage.busy))
 	if len(g.usage.unavailable) > 0 {
 		text += "; not ready, or cordoned by somebody else: " + listSorted(maps.Keys(g.usage.unavailable))
 	}
@@ -111,14 +114,6 @@ func (g groupReasons) describeBusy() string {
 		text += "; failed for good: " + listNames(g.usage.failedBusy, len(g.usage.failedBusy))
 	}
 	return text + g.describeProving()
-}
-
-// nameProfile names the profile that brought the limits, as the end of a sentence; empty if objects set them.
-func (g groupReasons) nameProfile() string {
-	if g.Profile == "" {
-		return ""
-	}
-	return " (profile " + g.Profile + ")"
 }
 
 // describeProving returns what the first finished target is waiting for before it counts, if there is one.

@@ -75,6 +75,9 @@ func (t *targetState) completeVerdict() {
 	if t.verdict.Why.Since.IsZero() {
 		t.verdict.Why.Since = t.waitsSince()
 	}
+	if why := &t.verdict.Why; !why.Reason.IsOfGroup() && (why.Reason != rollout.ReasonProtectedPod || t.waitsFirst()) {
+		t.rollout.Defaults.Explain(why)
+	}
 }
 
 func (t *targetState) waitsSince() (since time.Time) {

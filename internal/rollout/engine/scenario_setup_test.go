@@ -220,11 +220,22 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 		r.Drain.LoadBalancerDelay = parseDuration(value)
 	case "announce":
 		r.Announce = yes
+	case "by-default":
+		r.Defaults = parseDefaults(value)
 	case "shares-reboots":
 		r.SharesReboots = yes
 	default:
 		panic("a rollout has no " + key)
 	}
+}
+
+// parseDefaults parses the reasons that a profile decided, such as "Proof,RolledBack".
+func parseDefaults(value string) rollout.Defaults {
+	out := rollout.Defaults{}
+	for reason := range strings.SplitSeq(value, ",") {
+		out[rollout.Reason(reason)] = "by default"
+	}
+	return out
 }
 
 // parseTasks parses tasks from lines such as "driver/interrupt alone=2 after=driver/config".
@@ -525,8 +536,8 @@ func changeGroup(g *rollout.Group, w []string, now time.Time) {
 		case "zones":
 			limit, key, _ := strings.Cut(value, ",")
 			g.Spread = rollout.Spread{Key: key, Zones: parseNumber(limit)}
-		case "profile":
-			g.Profile = value
+		case "by-default":
+			g.Defaults = parseDefaults(value)
 		case "stop-first":
 			g.Pace.StopFirst = true
 		case "resets":

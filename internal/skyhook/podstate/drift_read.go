@@ -13,6 +13,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // ReadDriftContainer returns what a container found; nothing if the package is as it was left.
@@ -75,7 +76,7 @@ func describeDrift(m pack.Message) node.PackageDrift {
 			text += ": " + strings.TrimSuffix(m.Reason, ".")
 		}
 		if n := len(m.Lines); n > 0 {
-			text += "; last output: " + strings.Join(m.Lines[max(0, n-3):], " | ")
+			text += rollout.LastOutput + strings.Join(m.Lines[max(0, n-3):], " | ")
 		}
 		parts = append(parts, text)
 	}

@@ -346,7 +346,7 @@ func failureText(container string, t *corev1.ContainerStateTerminated) string {
 		text = fmt.Sprintf("%s ended with exit code %d", m.Mode, t.ExitCode)
 	}
 	if n := len(m.Lines); n > 0 {
-		text += "; last output: " + strings.Join(m.Lines[max(0, n-3):], " | ")
+		text += rollout.LastOutput + strings.Join(m.Lines[max(0, n-3):], " | ")
 	}
 	return node.Truncate(strings.Join(strings.Fields(text), " "), 500)
 }
