@@ -135,7 +135,7 @@ func TestHistoryOfDigests(t *testing.T) {
 		t.Errorf("undo does not say what is pulled:\n%s", said)
 	}
 	s.waitRevision(3)
-	if pins := s.GetSkyhook("demo").Status.ImagePins; len(pins) != 1 || pins[0].Digest != digestOf(1) {
+	if pins := s.GetSkyhook("demo").Status.Internal.ImagePins; len(pins) != 1 || pins[0].Digest != digestOf(1) {
 		t.Errorf("after the undo the status records %+v", pins)
 	}
 

@@ -151,13 +151,13 @@ func (c *compiler) addLedger(l rollout.Ledger) {
 // may still be on the way to nodes.
 func (c *compiler) addUnnamedLedgers() {
 	for _, s := range c.objects.Skyhooks {
-		if s.Status.Admission != nil {
-			c.addLedger(policy.ReadLedger(plan.Ref(s.Name), s.Status.Admission))
+		if s.Status.Internal.Admission != nil {
+			c.addLedger(policy.ReadLedger(plan.Ref(s.Name), s.Status.Internal.Admission))
 		}
 	}
 	for _, p := range c.objects.Policies {
-		if p.Status.Admission != nil {
-			c.addLedger(policy.ReadLedger(policy.Ref(p), p.Status.Admission))
+		if p.Status.Internal.Admission != nil {
+			c.addLedger(policy.ReadLedger(policy.Ref(p), p.Status.Internal.Admission))
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*opc
 		}
 	}
 	sorted := policy.NewGrouping(&policy.Input{
-		Policy: p, Profile: op.Spec.Profile, Rollout: nodeop.Ref(op), Compartments: compartments(op), Nodes: mine, Cluster: all,
+		Policy: p, Profile: op.Spec.Profile, Rollout: nodeop.Ref(op), Compartments: op.Status.CompartmentStatuses, Memory: op.Status.Internal.Memory, Nodes: mine, Cluster: all,
 		Closed: c.objects.gatesOf(p).Closed, Failed: c.objects.gatesOf(p).Failed, Resume: op.Annotations[v1alpha1.AnnotationResume], Now: c.snapshot.Now,
 		Revision: nodeop.Revision(op), Approvals: op.Annotations,
 	})
@@ -127,13 +127,4 @@ func (c *compiler) budgetOf(op *opv1.NodeOp, p *v1alpha1.DeploymentPolicy) (*opc
 	}
 	out.Groups = sorted.Groups(targets)
 	return out, sorted.Ledger()
-}
-
-// compartments are what a NodeOp's status remembers of its batches.
-func compartments(op *opv1.NodeOp) map[string]v1alpha1.CompartmentStatus {
-	out := make(map[string]v1alpha1.CompartmentStatus, len(op.Status.CompartmentStatuses))
-	for name, c := range op.Status.CompartmentStatuses {
-		out[name] = v1alpha1.CompartmentStatus{BatchState: policy.ToBatchState(nodeop.ReadBatchState(c.BatchState))}
-	}
-	return out
 }

@@ -231,7 +231,7 @@ func TestSlowAdmission(t *testing.T) {
 	if got := s.podNames(); len(got) > 0 {
 		t.Errorf("with a budget of one node, on its way, there are pods %v", got)
 	}
-	seats := s.GetSkyhook("demo").Status.Admission
+	seats := s.GetSkyhook("demo").Status.Internal.Admission
 	if seats == nil || seats.Epoch != 1 || len(seats.Seats) != 1 {
 		t.Errorf("the ledger is %+v, want it written once", seats)
 	}

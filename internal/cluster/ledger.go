@@ -197,18 +197,18 @@ type ledgerEntry struct {
 func (p *pass) findLedger(l rollout.Ledger) (entry ledgerEntry, found bool) {
 	if o := findOwner(p.writes.NodeOps, p.objects.NodeOps, l, nodeop.Ref); o != nil {
 		changed := o.DeepCopy()
-		changed.Status.Admission = nodeop.AdmissionStatus(l)
-		return ledgerEntry{l.Owner, o, changed, o.Status.Admission, changed.Status.Admission}, true
+		changed.Status.Internal.Admission = policy.ToAdmission(l)
+		return ledgerEntry{l.Owner, o, changed, o.Status.Internal.Admission, changed.Status.Internal.Admission}, true
 	}
 	if s := findOwner(p.writes.Skyhooks, p.objects.Skyhooks, l, func(s *v1alpha1.Skyhook) rollout.Ref { return plan.Ref(s.Name) }); s != nil {
 		changed := s.DeepCopy()
-		changed.Status.Admission = policy.ToAdmission(l)
-		return ledgerEntry{l.Owner, s, changed, s.Status.Admission, changed.Status.Admission}, true
+		changed.Status.Internal.Admission = policy.ToAdmission(l)
+		return ledgerEntry{l.Owner, s, changed, s.Status.Internal.Admission, changed.Status.Internal.Admission}, true
 	}
 	if d := findOwner(p.writes.Policies, p.objects.Policies, l, policy.Ref); d != nil {
 		changed := d.DeepCopy()
-		changed.Status.Admission = policy.ToAdmission(l)
-		return ledgerEntry{l.Owner, d, changed, d.Status.Admission, changed.Status.Admission}, true
+		changed.Status.Internal.Admission = policy.ToAdmission(l)
+		return ledgerEntry{l.Owner, d, changed, d.Status.Internal.Admission, changed.Status.Internal.Admission}, true
 	}
 	return ledgerEntry{}, false
 }
@@ -237,6 +237,6 @@ func (e ledgerEntry) patch() (any, error) {
 	}
 	return map[string]any{
 		"metadata": map[string]any{"resourceVersion": e.was.GetResourceVersion()},
-		"status":   map[string]any{"admission": json.RawMessage(admission)},
+		"status":   map[string]any{"internal": map[string]any{"admission": json.RawMessage(admission)}},
 	}, nil
 }

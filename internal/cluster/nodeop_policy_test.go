@@ -95,7 +95,7 @@ func TestFinishedNodeOpFreesItsSlot(t *testing.T) {
 	if op := s.getNodeOp("up"); op.Status.Phase != opv1.PhaseCompleted {
 		t.Fatalf("it ended as %+v", op.Status)
 	}
-	if a := s.getPolicy().Status.Admission; a == nil || len(a.Seats) != 1 || a.Seats[0].Rollout != "NodeOp/default/up" {
+	if a := s.getPolicy().Status.Internal.Admission; a == nil || len(a.Seats) != 1 || a.Seats[0].Rollout != "NodeOp/default/up" {
 		t.Fatalf("the policy does not list the last admission of the NodeOp: %+v", a)
 	}
 	s.Apply(withPolicy(demo))

@@ -60,7 +60,7 @@ func (p *pass) protectPolicies(ctx context.Context, plan rollout.Plan) {
 // lead any more.
 func (p *pass) awaitAdmissions(d *v1alpha1.DeploymentPolicy) bool {
 	isRecent := false
-	for _, r := range policy.ReadLedger(policy.Ref(d), d.Status.Admission).Admitting {
+	for _, r := range policy.ReadLedger(policy.Ref(d), d.Status.Internal.Admission).Admitting {
 		isFuture := r.Since.After(p.now.Add(rollout.ReservationTerm))
 		if expires := r.Since.Add(rollout.ReservationTerm); !isFuture && p.now.Before(expires) {
 			isRecent = true

@@ -182,7 +182,7 @@ func TestPrepullPinned(t *testing.T) {
 	for range 4 {
 		s.pass()
 	}
-	pins := s.GetSkyhook("demo").Status.ImagePins
+	pins := s.GetSkyhook("demo").Status.Internal.ImagePins
 	if len(pins) != 1 || pins[0].Digest != digest || pins[0].Node != "n1" {
 		t.Fatalf("recorded are %v", pins)
 	}

@@ -171,7 +171,7 @@ func (s *scenario) state() string {
 		fmt.Fprintf(&b, "ConfigMap %s %s %v\n", m.Name, m.UID, m.Data)
 	}
 	for _, h := range hooks.Items {
-		fmt.Fprintf(&b, "Skyhook %s %v %v\n", h.Name, h.Finalizers, h.Status.Admission)
+		fmt.Fprintf(&b, "Skyhook %s %v %v\n", h.Name, h.Finalizers, h.Status.Internal.Admission)
 	}
 	return b.String()
 }

@@ -41,8 +41,8 @@ type statusWriter struct {
 func (w statusWriter) UpdateSkyhookStatus(ctx context.Context, s *v1alpha1.Skyhook, status v1alpha1.SkyhookStatus) (wrote bool, err error) {
 	return w.update(ctx, s.UID, func() statusChange {
 		latest := w.writes.Skyhooks.Latest(s)
-		status.Admission = latest.Status.Admission
-		status.ImagePins = skyhook.KeepRecordedPins(latest.Status.ImagePins, status.ImagePins)
+		status.Internal.Admission = latest.Status.Internal.Admission
+		status.Internal.ImagePins = skyhook.KeepRecordedPins(latest.Status.Internal.ImagePins, status.Internal.ImagePins)
 		return statusChange{latest: latest, answer: &v1alpha1.Skyhook{}, was: latest.Status, status: status}
 	})
 }
@@ -51,7 +51,7 @@ func (w statusWriter) UpdateSkyhookStatus(ctx context.Context, s *v1alpha1.Skyho
 func (w statusWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.DeploymentPolicy, status v1alpha1.DeploymentPolicyStatus) (wrote bool, err error) {
 	return w.update(ctx, p.UID, func() statusChange {
 		latest := w.writes.Policies.Latest(p)
-		status.Admission = latest.Status.Admission
+		status.Internal.Admission = latest.Status.Internal.Admission
 		return statusChange{latest: latest, answer: &v1alpha1.DeploymentPolicy{}, was: latest.Status, status: status}
 	})
 }
@@ -60,7 +60,7 @@ func (w statusWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.Deploy
 func (w statusWriter) UpdateNodeOpStatus(ctx context.Context, o *opv1.NodeOp, status opv1.NodeOpStatus) (wrote bool, err error) {
 	return w.update(ctx, o.UID, func() statusChange {
 		latest := w.writes.NodeOps.Latest(o)
-		status.Admission = latest.Status.Admission
+		status.Internal.Admission = latest.Status.Internal.Admission
 		return statusChange{latest: latest, answer: &opv1.NodeOp{}, was: latest.Status, status: status}
 	})
 }

@@ -62,7 +62,7 @@ func TestPinsOfRevisions(t *testing.T) {
 		  spec: {packages: {tuning: {version: ` + version + `, image: registry.example/tuning}}}}`)
 		s.Eventually("revisions have the digests "+fmt.Sprint(want), func() bool {
 			got := s.GetSkyhook("demo").Status
-			return got.ObservedGeneration == s.GetSkyhook("demo").Generation && got.CompleteNodes == "2/2" && (pin == "true") == (len(got.ImagePins) > 0) &&
+			return got.ObservedGeneration == s.GetSkyhook("demo").Generation && got.CompleteNodes == "2/2" && (pin == "true") == (len(got.Internal.ImagePins) > 0) &&
 				fmt.Sprint(s.revisionPins()) == fmt.Sprint(want)
 		})
 		s.waitNoPods()
@@ -78,7 +78,7 @@ func TestPinsOfRevisions(t *testing.T) {
 			t.Errorf("on the way back to the earlier revision %s was pulled by its tag", pull)
 		}
 	}
-	if pins := s.GetSkyhook("demo").Status.ImagePins; len(pins) != 1 || !strings.HasSuffix(pins[0].Digest, "01") || pins[0].Node == "" || pins[0].Since.IsZero() {
+	if pins := s.GetSkyhook("demo").Status.Internal.ImagePins; len(pins) != 1 || !strings.HasSuffix(pins[0].Digest, "01") || pins[0].Node == "" || pins[0].Since.IsZero() {
 		t.Errorf("back at the earlier revision the status records %+v", pins)
 	}
 

@@ -33,7 +33,7 @@ func TestPinnedImages(t *testing.T) {
 	s.Apply(`{apiVersion: skyhook.nvidia.com/v1alpha1, kind: Skyhook, metadata: {name: demo}, spec: {packages: {tuning: {version: 1.0.0, image: registry.example/tuning}}}}`)
 	s.WaitComplete("demo")
 	s.waitNoPods()
-	pins := s.GetSkyhook("demo").Status.ImagePins
+	pins := s.GetSkyhook("demo").Status.Internal.ImagePins
 	if len(pins) != 1 || pins[0].Package != "tuning" || pins[0].Version != "1.0.0" || pins[0].Image != "registry.example/tuning" || pins[0].Node == "" || pins[0].Since.IsZero() {
 		t.Fatalf("the status records %+v", pins)
 	}
@@ -60,8 +60,8 @@ func TestPinnedImages(t *testing.T) {
 		t.Errorf("%d stages pulled by tag and %d by digest, want 1 and 9: %q", byTag, byDigest, s.kubelet.Pulled())
 	}
 	got := s.GetSkyhook("demo")
-	if len(got.Status.ImagePins) != 1 || got.Status.ImagePins[0].Digest != pins[0].Digest {
-		t.Errorf("after a restart the status records %+v, and had %+v", got.Status.ImagePins, pins)
+	if len(got.Status.Internal.ImagePins) != 1 || got.Status.Internal.ImagePins[0].Digest != pins[0].Digest {
+		t.Errorf("after a restart the status records %+v, and had %+v", got.Status.Internal.ImagePins, pins)
 	}
 	if !meta.IsStatusConditionTrue(got.Status.Conditions, v1alpha1.ConditionImagesPinned) {
 		t.Errorf("conditions: %+v", got.Status.Conditions)

@@ -90,7 +90,7 @@ func runningNodeOp(now time.Time) nodeOpSample {
 		op: &opv1.NodeOp{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "up"}, Spec: opv1.NodeOpSpec{DeploymentPolicy: "canary", Suspend: &suspend}},
 		status: opv1.NodeOpStatus{
 			Phase: opv1.PhaseRunning, Counters: opv1.Counters{Total: 20, Completed: 1, Failed: 2, Skipped: 3, InProgress: 4},
-			CompartmentStatuses: map[string]opv1.CompartmentStatus{"gpu": {Matched: 9, Ceiling: 3, InProgress: 2, Completed: 4, ProgressPercent: 44, BatchState: &opv1.BatchState{
+			CompartmentStatuses: map[string]v1alpha1.CompartmentStatus{"gpu": {Matched: 9, Ceiling: 3, InProgress: 2, Completed: 4, ProgressPercent: 44, BatchState: &v1alpha1.BatchState{
 				CurrentBatch: 5, ConsecutiveFailures: 2, ShouldStop: true}}},
 		},
 		waiting: map[rollout.Reason]int{rollout.ReasonBudget: 10}, oldestAdmission: now.Add(-30 * time.Second),

@@ -29,6 +29,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/render"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/engine"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
@@ -209,7 +210,7 @@ func (w *environment) pass() int {
 	for _, l := range w.last.Ledgers {
 		for _, o := range w.ops {
 			if nodeop.Ref(o) == l.Owner {
-				o.Status.Admission = nodeop.AdmissionStatus(l)
+				o.Status.Internal.Admission = policy.ToAdmission(l)
 			}
 		}
 	}

@@ -21,8 +21,8 @@ func TestTargetsAtStart(t *testing.T) {
 	w.targetsAtStart = true
 	o := w.applyYAML(startOp)
 	w.tick()
-	if o.Status.StartTargets != nil {
-		t.Fatalf("recorded without a node: %+v", o.Status.StartTargets)
+	if o.Status.Internal.StartTargets != nil {
+		t.Fatalf("recorded without a node: %+v", o.Status.Internal.StartTargets)
 	}
 	w.node("n1").Labels["pool"], w.node("n2").Labels["pool"] = "a", "a"
 	c := w.compile(o)
@@ -32,7 +32,7 @@ func TestTargetsAtStart(t *testing.T) {
 		}
 	}
 	w.tick()
-	requireEqual(t, "count", o.Status.StartTargets.Count, 2)
+	requireEqual(t, "count", o.Status.Internal.StartTargets.Count, 2)
 	w.node("n3").Labels["pool"] = "a"
 	w.addNode("n4")
 	w.node("n4").Labels["pool"] = "a"
@@ -49,7 +49,7 @@ func TestTargetsAtStart(t *testing.T) {
 	w.node("n2").Labels["pool"] = "a"
 	w.runToEnd()
 	requireEqual(t, "total of current targets", current.Status.Total, 2)
-	if current.Status.StartTargets != nil {
+	if current.Status.Internal.StartTargets != nil {
 		t.Error("the nodes are recorded without being needed")
 	}
 }
@@ -62,7 +62,7 @@ func TestStartTargetsGone(t *testing.T) {
 	w.targetsAtStart = true
 	o := w.applyYAML(startOp)
 	w.tick()
-	requireEqual(t, "count", o.Status.StartTargets.Count, 1)
+	requireEqual(t, "count", o.Status.Internal.StartTargets.Count, 1)
 	w.node("n1").Labels["pool"] = "b"
 	w.tick()
 	requireEqual(t, "phase while it is deselected", o.Status.Phase, v1alpha1.PhasePending)
@@ -79,7 +79,7 @@ func TestStartWaits(t *testing.T) {
 	w.targetsAtStart = true
 	o := w.applyYAML(strings.Replace(startOp, "concurrency: 1", "suspend: true", 1))
 	w.tick()
-	if o.Status.StartTargets != nil {
+	if o.Status.Internal.StartTargets != nil {
 		t.Fatal("recorded while suspended")
 	}
 	w.node("n2").Labels["pool"] = "a"
@@ -94,10 +94,10 @@ func TestStartTargetsRecord(t *testing.T) {
 	w.node("n1").Labels["pool"] = "a"
 	w.targetsAtStart = true
 	o := w.applyYAML(startOp)
-	o.Status.StartTargets = &v1alpha1.StartTargets{Count: 2, Nodes: "AAAA"}
+	o.Status.Internal.StartTargets = &v1alpha1.StartTargets{Count: 2, Nodes: "AAAA"}
 	w.runToEnd()
 	condition := findCondition(o, v1alpha1.ConditionAccepted)
-	if condition.Reason != string(rollout.ReasonInvalidSpec) || !strings.Contains(condition.Message, "status.startTargets cannot be read: remove it") {
+	if condition.Reason != string(rollout.ReasonInvalidSpec) || !strings.Contains(condition.Message, "status.internal.startTargets cannot be read: remove it") {
 		t.Errorf("%+v", condition)
 	}
 }

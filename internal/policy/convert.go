@@ -14,7 +14,7 @@ import (
 )
 
 // Ledger returns the ledger in the status of the owner.
-func (g *Grouping) Ledger() rollout.Ledger { return ReadLedger(g.owner, g.admission) }
+func (g *Grouping) Ledger() rollout.Ledger { return ReadLedger(g.owner, g.memory.Admission) }
 
 // ReadLedger returns the ledger that an owner has in its status, whether groups name it or not.
 func ReadLedger(owner rollout.Ref, a *v1alpha1.Admission) rollout.Ledger {
@@ -48,32 +48,30 @@ func ToAdmission(l rollout.Ledger) *v1alpha1.Admission {
 	return out
 }
 
-// toMemory converts the state of earlier batches from a status; ToBatchState is the inverse.
-func toMemory(b *v1alpha1.BatchState) rollout.Memory {
-	if b == nil {
-		return rollout.Memory{}
+// ReadMemory returns what a status says of the earlier batches of a compartment.
+func ReadMemory(compartments map[string]v1alpha1.CompartmentStatus, memory v1alpha1.Memory, compartment string) rollout.Memory {
+	m := memory.Batches[compartment]
+	out := rollout.Memory{StoppedBy: m.StoppedBy, Open: m.Open, From: m.From, Gone: m.Gone, For: rollout.Versions(m.Rollout), Resumed: m.Resumed}
+	if b := compartments[compartment].BatchState; b != nil {
+		out.Batch, out.ConsecutiveFailures, out.Completed, out.Failed = b.CurrentBatch, b.ConsecutiveFailures, b.CompletedNodes, b.FailedNodes
+		out.LastSize, out.LastFailed, out.Stopped = b.LastBatchSize, b.LastBatchFailed, b.ShouldStop
 	}
-	return rollout.Memory{
-		Batch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, Completed: b.CompletedNodes, Failed: b.FailedNodes,
-		LastSize: b.LastBatchSize, LastFailed: b.LastBatchFailed, Stopped: b.ShouldStop, StoppedBy: b.StoppedBy, Open: b.Open, From: b.From, Gone: b.Gone,
-		For: rollout.Versions(b.Rollout), Resumed: b.Resumed,
-	}
+	return out
 }
 
-// ToBatchState converts the memory of a group for a status. A group without batches yet is in its first one, as in the
+// toBatchState converts the memory of a group for a status. A group without batches yet is in its first one, as in the
 // status of the predecessor.
-func ToBatchState(m rollout.Memory) *v1alpha1.BatchState {
+func toBatchState(m rollout.Memory) *v1alpha1.BatchState {
 	return &v1alpha1.BatchState{
 		CurrentBatch: max(1, m.Batch), ConsecutiveFailures: m.ConsecutiveFailures, CompletedNodes: m.Completed, FailedNodes: m.Failed,
-		LastBatchSize: m.LastSize, LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped, StoppedBy: m.StoppedBy, Open: m.Open, From: m.From, Gone: m.Gone,
-		Rollout: string(m.For), Resumed: m.Resumed,
+		LastBatchSize: m.LastSize, LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped,
 	}
 }
 
 // ToCompartmentStatus converts the report of a group for a status.
 func ToCompartmentStatus(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 	out := v1alpha1.CompartmentStatus{
-		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: ToBatchState(g.Memory),
+		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: toBatchState(g.Memory),
 	}
 	if g.Ceiling == rollout.Unlimited {
 		out.Ceiling = g.Matched
@@ -87,17 +85,21 @@ func ToCompartmentStatus(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 	return out
 }
 
-// ToCompartmentStatuses converts the reports of the groups of an owner, by compartment; nil if there are none.
-func ToCompartmentStatuses(owner rollout.Ref, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
+// ToCompartmentStatuses converts the reports of the groups of an owner, by compartment; nil if there are none. What else is remembered of
+// their batches is in the second map.
+func ToCompartmentStatuses(owner rollout.Ref, groups []rollout.GroupReport) (map[string]v1alpha1.CompartmentStatus, map[string]v1alpha1.BatchMemory) {
 	var out map[string]v1alpha1.CompartmentStatus
+	var memory map[string]v1alpha1.BatchMemory
 	for _, g := range groups {
 		if g.Group.Owner != owner {
 			continue
 		}
 		if out == nil {
-			out = map[string]v1alpha1.CompartmentStatus{}
+			out, memory = map[string]v1alpha1.CompartmentStatus{}, map[string]v1alpha1.BatchMemory{}
 		}
+		m := g.Memory
 		out[g.Group.Compartment] = ToCompartmentStatus(g)
+		memory[g.Group.Compartment] = v1alpha1.BatchMemory{StoppedBy: m.StoppedBy, Open: m.Open, From: m.From, Gone: m.Gone, Rollout: string(m.For), Resumed: m.Resumed}
 	}
-	return out
+	return out, memory
 }

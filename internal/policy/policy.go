@@ -41,7 +41,7 @@ type Input struct {
 	Reset        *bool                      // overrides resetBatchStateOnCompletion of the policy
 	Versions     string                     // hash of what is rolled out: batches of other versions start again
 	Resume       string                     // value of the resume annotation of the rollout's object
-	Admission    *v1alpha1.Admission        // in the status of the rollout's object
+	Memory       v1alpha1.Memory            // in the status of the rollout's object
 	Compartments map[string]v1alpha1.CompartmentStatus
 	Revision     string              // hash of everything that is rolled out: what a person approves
 	Approvals    map[string]string   // annotations of the rollout's object: see ReadApprovals
@@ -54,11 +54,11 @@ type Input struct {
 
 // Grouping groups nodes by the compartments of a policy.
 type Grouping struct {
-	owner        rollout.Ref   // of the groups and of the ledger
-	rollout      rollout.Ref   // Rollout.Ref
-	compartments []compartment // in the order in which they select nodes
-	admission    *v1alpha1.Admission
-	template     rollout.Group // the fields that are the same for all groups
+	owner        rollout.Ref     // of the groups and of the ledger
+	rollout      rollout.Ref     // Rollout.Ref
+	compartments []compartment   // in the order in which they select nodes
+	memory       v1alpha1.Memory // in the status of the owner
+	template     rollout.Group   // the fields that are the same for all groups
 
 	isOfRollout      map[string]bool // nodes, by name, if there are canaries
 	revision         rollout.Versions
@@ -68,7 +68,7 @@ type Grouping struct {
 
 // NewGrouping compiles the compartments for the nodes of a rollout. Without a policy there is one, with a sliding window.
 func NewGrouping(in *Input) *Grouping {
-	g := &Grouping{rollout: in.Rollout, owner: in.Rollout, admission: in.Admission}
+	g := &Grouping{rollout: in.Rollout, owner: in.Rollout, memory: in.Memory}
 	g.template = rollout.Group{Reset: true, For: rollout.Versions(in.Versions), Resume: in.Resume}
 	g.revision = rollout.Versions(in.Revision)
 	statuses := in.Compartments
@@ -97,7 +97,7 @@ func NewGrouping(in *Input) *Grouping {
 	g.template.Ledger = g.owner
 	for i := range g.compartments {
 		c := &g.compartments[i]
-		c.memory = toMemory(statuses[c.name].BatchState)
+		c.memory = ReadMemory(statuses, g.memory, c.name)
 	}
 	return g
 }
@@ -112,7 +112,7 @@ func labelsOf(nodes []Node) []map[string]string {
 
 // setPolicyOwner makes a policy of scope Policy the owner of the groups and of the ledger.
 func (g *Grouping) setPolicyOwner(p *v1alpha1.DeploymentPolicy) {
-	g.owner, g.admission = Ref(p), p.Status.Admission
+	g.owner, g.memory = Ref(p), p.Status.Internal
 	g.template.Resume = p.Annotations[v1alpha1.AnnotationResume]
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -41,17 +40,21 @@ func TestLedger(t *testing.T) {
 		{Rollout: rollout.ParseRef("Skyhook/demo"), Node: "n1", Group: rollout.ParseGroupRef("Skyhook/demo/__default__"), Batch: 4, Since: now},
 		{Rollout: rollout.ParseRef("Skyhook/other"), Node: "n2", Group: rollout.ParseGroupRef("Skyhook/demo/racks"), Order: 7, Batch: 3, Since: now},
 	}}
-	s := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Status: v1alpha1.SkyhookStatus{Admission: ToAdmission(l)}}
-	back := NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Admission: s.Status.Admission}).Ledger()
+	back := NewGrouping(&Input{Rollout: rollout.ParseRef("Skyhook/demo"), Memory: v1alpha1.Memory{Admission: ToAdmission(l)}}).Ledger()
 	if !reflect.DeepEqual(back, l) {
 		t.Errorf("%+v is converted to %+v", l, back)
 	}
-	m := rollout.Memory{Batch: 3, ConsecutiveFailures: 1, Completed: 5, Failed: 2, LastSize: 4, LastFailed: true, Stopped: true, Open: 6, From: 9, For: "abc", Resumed: "now"}
-	if back := toMemory(ToBatchState(m)); back != m {
+	m := rollout.Memory{
+		Batch: 3, ConsecutiveFailures: 1, Completed: 5, Failed: 2, LastSize: 4, LastFailed: true, Stopped: true, StoppedBy: "gate", Open: 6, From: 9, Gone: 1,
+		For: "abc", Resumed: "now",
+	}
+	owner := rollout.ParseRef("Skyhook/demo")
+	all, batches := ToCompartmentStatuses(owner, []rollout.GroupReport{{Group: rollout.ParseGroupRef("Skyhook/demo/racks"), Memory: m}})
+	if back := ReadMemory(all, v1alpha1.Memory{Batches: batches}, "racks"); back != m {
 		t.Errorf("%+v is converted to %+v", m, back)
 	}
 	for _, m := range []rollout.Memory{{}, {ConsecutiveFailures: 2}} {
-		if got, want := *ToBatchState(m), (v1alpha1.BatchState{CurrentBatch: 1, ConsecutiveFailures: m.ConsecutiveFailures}); got != want {
+		if got, want := *toBatchState(m), (v1alpha1.BatchState{CurrentBatch: 1, ConsecutiveFailures: m.ConsecutiveFailures}); got != want {
 			t.Errorf("%+v is stored as %+v, want %+v", m, got, want)
 		}
 	}

@@ -33,13 +33,13 @@ type nodeProgress struct{ isBusy, isOpen, hasFailed bool }
 func BuildStatus(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupReport, now time.Time) v1alpha1.DeploymentPolicyStatus {
 	b := statusBuilder{policy: p, groups: groups, now: now}
 	b.conditions = ConditionSet{Stored: p.Status.Conditions, Generation: p.Generation, Now: now}
-	b.status = v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Admission: p.Status.Admission}
+	b.status = v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Internal: p.Status.Internal}
 	b.addUsers(users)
 	b.addNodes(users)
 	if p.Spec.Scope == v1alpha1.ScopePolicy {
-		b.status.CompartmentStatuses = ToCompartmentStatuses(Ref(p), groups)
-		if b.status.CompartmentStatuses == nil { // without users the results of earlier batches stay
-			b.status.CompartmentStatuses = p.Status.CompartmentStatuses
+		b.status.CompartmentStatuses = p.Status.CompartmentStatuses // without users the results of earlier batches stay
+		if all, batches := ToCompartmentStatuses(Ref(p), groups); all != nil {
+			b.status.CompartmentStatuses, b.status.Internal.Batches = all, batches
 		}
 	}
 	s := Standing{Nodes: listVerdicts(users)}

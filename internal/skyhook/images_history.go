@@ -51,7 +51,7 @@ func (c *Compiled) RevisionPins(r plan.Revision, isNewest bool) []v1alpha1.Image
 		return r.Pins
 	}
 	out := slices.Clone(r.Pins)
-	for _, p := range c.stored.ImagePins {
+	for _, p := range c.stored.Internal.ImagePins {
 		d := c.facts.Packages[p.Package]
 		if d == nil || !c.facts.IsPinned(d) || d.ImageKey() != plan.KeyOfPin(p) || !podstate.ValidDigest.MatchString(p.Digest) {
 			continue

@@ -47,10 +47,10 @@ func (w *testCluster) storeImageStatus(s *v1alpha1.Skyhook) string {
 	c := w.compile(s)
 	was := s.Status
 	status := c.Status(rollout.Report{}, nil)
-	status.ImagePins = KeepRecordedPins(was.ImagePins, status.ImagePins)
+	status.Internal.ImagePins = KeepRecordedPins(was.Internal.ImagePins, status.Internal.ImagePins)
 	s.Status = status
 	var b strings.Builder
-	for _, p := range status.ImagePins {
+	for _, p := range status.Internal.ImagePins {
 		fmt.Fprintf(&b, "%s %s %s@%s by %s\n", p.Package, p.Version, p.Image, p.Digest, p.Node)
 		for _, d := range p.Deviations {
 			fmt.Fprintf(&b, "  %s has %s\n", d.Node, d.Digest)
@@ -125,7 +125,7 @@ func TestForgedPodsAreIgnored(t *testing.T) {
 			w.applyAction(w.compile(s), rollout.Action{Verb: rollout.VerbRun, Node: "n1", Task: "tuning|1.0.0/apply"})
 			w.setPull(w.pods[0], corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "a")
 			forge(w.pods[0])
-			pins := w.compile(s).Status(rollout.Report{}, nil).ImagePins
+			pins := w.compile(s).Status(rollout.Report{}, nil).Internal.ImagePins
 			isAdmitted := name == "nothing" || strings.HasPrefix(name, "a digest") // by an admission controller
 			if isAdmitted != (len(pins) > 0) {
 				t.Errorf("recorded %+v", pins)
@@ -156,14 +156,14 @@ func TestPinsOfSpecHaveRoom(t *testing.T) {
 	for i := range plan.MostPins {
 		name := fmt.Sprintf("p%03d", i)
 		state[name+"|0.1.0"] = v1alpha1.PackageStatus{Name: name, Version: "0.1.0", Image: "example.org/p", Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete}
-		s.Status.ImagePins = append(s.Status.ImagePins, v1alpha1.ImagePin{Package: name, Version: "0.1.0", Image: "example.org/p", Digest: testDigest("a"), Node: "n1"})
+		s.Status.Internal.ImagePins = append(s.Status.Internal.ImagePins, v1alpha1.ImagePin{Package: name, Version: "0.1.0", Image: "example.org/p", Digest: testDigest("a"), Node: "n1"})
 	}
 	n.Annotations[v1alpha1.PrefixNodeState+"demo"] = node.FormatState(state)
 	w.hangs["z|1.0.0/apply"] = true
 	w.drive(s)
 	w.setPull(w.podOf(s, "n1", "z|1.0.0/apply"), corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "b")
 	w.storeImageStatus(s)
-	pins := s.Status.ImagePins
+	pins := s.Status.Internal.ImagePins
 	if last := pins[len(pins)-1]; len(pins) != plan.MostPins || last.Package != "z" || last.Digest != testDigest("b") {
 		t.Errorf("%d digests are recorded, the last one of %s", len(pins), last.Package)
 	}
@@ -184,18 +184,18 @@ func TestPinsAtTheLimit(t *testing.T) {
 		w.config.PinImages = new(true)
 		n := w.addNode("n1")
 		s := w.apply("{metadata: {name: demo}, spec: {packages: {z: {version: 0.1.0, image: example.org/p}}}}")
-		s.Status.ImagePins = []v1alpha1.ImagePin{pinOf("z")}
+		s.Status.Internal.ImagePins = []v1alpha1.ImagePin{pinOf("z")}
 		state := v1alpha1.NodeState{}
 		for i := range others {
 			name := fmt.Sprintf("p%03d", i)
 			state[name+"|0.1.0"] = v1alpha1.PackageStatus{Name: name, Version: "0.1.0", Image: "example.org/p", Stage: v1alpha1.StageConfig, State: v1alpha1.StateComplete}
-			s.Status.ImagePins = append(s.Status.ImagePins, pinOf(name), pinOf("unused-"+name))
+			s.Status.Internal.ImagePins = append(s.Status.Internal.ImagePins, pinOf(name), pinOf("unused-"+name))
 		}
 		n.Annotations[v1alpha1.PrefixNodeState+"demo"] = node.FormatState(state)
 		pull := plan.ImagePull{Key: plan.ImageKey{Name: "y", Version: "0.1.0", Image: "example.org/p"}, Node: "n1", Digest: testDigest("b"), IsByTag: true}
 		c := w.compile(s)
 		c.pulls = []plan.ImagePull{pull}
-		isRecorded := slices.ContainsFunc(c.Status(rollout.Report{}, nil).ImagePins, func(p v1alpha1.ImagePin) bool { return p.Package == "y" })
+		isRecorded := slices.ContainsFunc(c.Status(rollout.Report{}, nil).Internal.ImagePins, func(p v1alpha1.ImagePin) bool { return p.Package == "y" })
 		if isNoted := c.facts.IsNoted(pull, nil); isNoted == hasRoom || isRecorded != hasRoom {
 			t.Errorf("with %d others the digest is recorded: %v; nobody waits for that: %v", others, isRecorded, isNoted)
 		}

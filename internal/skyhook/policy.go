@@ -16,7 +16,7 @@ func newGrouping(f *plan.Facts, in *plan.Input, selected []bool) *policy.Groupin
 	p := policy.Input{
 		Policy: in.Policy, Profile: f.Profile(), Rollout: plan.Ref(s.Name), Budget: v1alpha1.Budget(s.Spec.InterruptionBudget),
 		Versions: plan.HashID(f.PackageList()), Resume: s.Annotations[v1alpha1.AnnotationResume],
-		Admission: s.Status.Admission, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Failed: in.Failed, Now: in.Now,
+		Memory: s.Status.Internal.Memory, Compartments: s.Status.CompartmentStatuses, Closed: in.Closed, Failed: in.Failed, Now: in.Now,
 	}
 	if o := s.Spec.DeploymentPolicyOptions; o != nil {
 		p.Reset = o.ResetBatchStateOnCompletion

@@ -242,7 +242,7 @@ func (l *randomRun) pass() bool {
 		}
 	}
 	for _, ledger := range plan.Ledgers {
-		l.s.Status.Admission = policy.ToAdmission(ledger)
+		l.s.Status.Internal.Admission = policy.ToAdmission(ledger)
 	}
 	byNode := map[string]bool{}
 	existing := len(l.pods)
@@ -260,7 +260,7 @@ func (l *randomRun) pass() bool {
 		l.logAndApply(c, a)
 	}
 	l.checkNewPods(l.pods[max(0, existing):])
-	l.s.Status.CompartmentStatuses = policy.ToCompartmentStatuses(c.Rollout.Ref, plan.Groups)
+	l.s.Status.CompartmentStatuses, l.s.Status.Internal.Batches = policy.ToCompartmentStatuses(c.Rollout.Ref, plan.Groups)
 	l.s.Status.NodeOrderOffset = plan.Reports[0].NextOrder
 	l.checkNodes()
 	return moved || len(plan.Actions) > 0

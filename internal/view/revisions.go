@@ -65,7 +65,7 @@ func (r *Revisions) NewRevision(from *appsv1.ControllerRevision) (Revision, erro
 		}
 	}
 	out.pins = plan.PinsOf(&from.ObjectMeta)
-	for _, pin := range findPins(packages, slices.Concat(out.pins, r.Skyhook.Status.ImagePins)) {
+	for _, pin := range findPins(packages, slices.Concat(out.pins, r.Skyhook.Status.Internal.ImagePins)) {
 		out.Images = append(out.Images, revisionImage{Package: pin.Package, Image: pin.Image + "@" + pin.Digest, Node: pin.Node})
 	}
 	return out, nil
@@ -73,7 +73,7 @@ func (r *Revisions) NewRevision(from *appsv1.ControllerRevision) (Revision, erro
 
 // PinsAfter returns the digests by which nodes pull once the spec has the packages of a revision: see skyhook.Compiled.
 func (r *Revisions) PinsAfter(to *Revision) []v1alpha1.ImagePin {
-	known := slices.Clone(r.Skyhook.Status.ImagePins)
+	known := slices.Clone(r.Skyhook.Status.Internal.ImagePins)
 	for _, one := range r.All {
 		known = append(known, one.pins...)
 	}

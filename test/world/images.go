@@ -50,7 +50,7 @@ func pinsOf(c content) map[pinKey]string {
 		return out
 	}
 	s := decode(c, &v1alpha1.Skyhook{})
-	for _, p := range s.Status.ImagePins {
+	for _, p := range s.Status.Internal.ImagePins {
 		out[pinKey{string(s.UID), p.Package, p.Version, p.Image}] = p.Digest
 	}
 	return out

@@ -50,11 +50,11 @@ type NodeOpStatus struct {
 	// rest, or all nodes without a policy. The operator reads earlier failures from it to decide about the next nodes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=101
-	CompartmentStatuses map[string]CompartmentStatus `json:"compartmentStatuses,omitempty"`
+	CompartmentStatuses map[string]skyhookv1.CompartmentStatus `json:"compartmentStatuses,omitempty"`
 
-	// admission lists nodes that are being admitted. It prevents two operators from exceeding concurrency together.
+	// internal is what the operator remembers between its passes. It is no interface: its fields may change with any version.
 	// +optional
-	Admission *Admission `json:"admission,omitempty"`
+	Internal NodeOpMemory `json:"internal,omitzero"`
 
 	// estimatedCompletion is when the operation should be finished, from how long its finished nodes took. It is absent while that is
 	// unknown.
@@ -64,6 +64,11 @@ type NodeOpStatus struct {
 	// profile is the profile that applies, and why. Unlike the rest of the status, the operator reads it back.
 	// +optional
 	Profile *skyhookv1.ProfileStatus `json:"profile,omitempty"`
+}
+
+// NodeOpMemory is what the operator remembers of a NodeOp.
+type NodeOpMemory struct {
+	skyhookv1.Memory `json:",inline"`
 
 	// startTargets are the nodes of an operation that keeps to those of its start. It is written before the first of them starts.
 	// +optional
@@ -244,124 +249,3 @@ const (
 	RebootCompleted    RebootStatus = "completed"
 	RebootCancelled    RebootStatus = "cancelled"
 )
-
-// CompartmentStatus is the progress of one compartment.
-type CompartmentStatus struct {
-	// matched is the number of nodes in the compartment.
-	// +required
-	Matched int `json:"matched"`
-
-	// ceiling is the number of nodes that may be in progress at the same time.
-	// +required
-	Ceiling int `json:"ceiling"`
-
-	// inProgress is the number of nodes in progress.
-	// +required
-	InProgress int `json:"inProgress"`
-
-	// completed is the number of nodes that are complete.
-	// +required
-	Completed int `json:"completed"`
-
-	// progressPercent is completed as a share of matched, rounded down.
-	// +required
-	ProgressPercent int `json:"progressPercent"`
-
-	// batchState is the result of earlier batches, from which the next one is computed. Before the first batch, after a
-	// reset and when everything is complete, currentBatch is 1.
-	// +optional
-	BatchState *BatchState `json:"batchState,omitempty"`
-}
-
-// BatchState is the result of earlier batches of a compartment. Unlike the rest of the status, the operator reads it
-// back.
-type BatchState struct {
-	// currentBatch is the number of the batch, counting from 1.
-	// +optional
-	CurrentBatch int `json:"currentBatch,omitempty"`
-
-	// consecutiveFailures is the number of batches in a row that failed.
-	// +optional
-	ConsecutiveFailures int `json:"consecutiveFailures,omitempty"`
-
-	// completedNodes is the number of complete nodes at the end of the last batch.
-	// +optional
-	CompletedNodes int `json:"completedNodes,omitempty"`
-
-	// failedNodes is the number of failed nodes at the end of the last batch.
-	// +optional
-	FailedNodes int `json:"failedNodes,omitempty"`
-
-	// shouldStop is true when no further batch starts because of failures, or because of a health gate.
-	// +optional
-	ShouldStop bool `json:"shouldStop,omitempty"`
-
-	// stoppedBy says which health gate with onFailure Stop was false when the group stopped. It is absent if failures stopped
-	// it.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	StoppedBy string `json:"stoppedBy,omitempty"`
-
-	// resumed is the last value of the annotation skyhook.nvidia.com/resume that was applied.
-	// +optional
-	// +kubebuilder:validation:MaxLength=128
-	Resumed string `json:"resumed,omitempty"`
-
-	// lastBatchSize is the number of nodes that finished in the last batch, failed ones included.
-	// +optional
-	LastBatchSize int `json:"lastBatchSize,omitempty"`
-
-	// lastBatchFailed is true when fewer nodes of the last batch succeeded than batchThreshold requires.
-	// +optional
-	LastBatchFailed bool `json:"lastBatchFailed,omitempty"`
-
-	// open is the planned size of the open batch; 0 when no batch is open.
-	// +optional
-	Open int `json:"open,omitempty"`
-
-	// from separates nodes of the open batch from those of earlier batches: it is the smallest batch number that a node
-	// of the open batch can have.
-	// +optional
-	From int64 `json:"from,omitempty"`
-}
-
-// Admission is the ledger of nodes that are being admitted. Before it changes a node, the operator adds an entry with a
-// resource-version precondition. It removes the entry once the node itself records the admission.
-type Admission struct {
-	// epoch increases by one with every change of this ledger.
-	// +required
-	Epoch int64 `json:"epoch"`
-
-	// seats are the admissions in flight, at most 200. Each counts against the budget.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=200
-	Seats []Seat `json:"seats,omitempty"`
-}
-
-// Seat is one admission that the node does not record yet.
-type Seat struct {
-	// node is the name of the node that is being admitted.
-	// +required
-	// +kubebuilder:validation:MaxLength=253
-	Node string `json:"node"`
-
-	// rollout is what the node is admitted for, such as NodeOp/default/check; absent for the object that the ledger
-	// belongs to.
-	// +optional
-	// +kubebuilder:validation:MaxLength=400
-	Rollout string `json:"rollout,omitempty"`
-
-	// compartment is the one whose budget the admission uses; absent for __default__.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Compartment string `json:"compartment,omitempty"`
-
-	// batch is the epoch in which the entry was written.
-	// +optional
-	Batch int64 `json:"batch,omitempty"`
-
-	// since is when the entry was written. It expires after one minute.
-	// +optional
-	Since metav1.Time `json:"since,omitzero"`
-}

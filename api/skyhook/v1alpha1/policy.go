@@ -323,8 +323,8 @@ type DeploymentPolicyStatus struct {
 	// +optional
 	Profile *ProfileStatus `json:"profile,omitempty"`
 
-	// admission lists nodes that are being admitted when scope is Policy. It prevents two operators from exceeding a
-	// budget together.
+	// internal is what the operator remembers between its passes, for a policy with scope Policy. It is no interface: its
+	// fields may change with any version.
 	// +optional
-	Admission *Admission `json:"admission,omitempty"`
+	Internal Memory `json:"internal,omitzero"`
 }

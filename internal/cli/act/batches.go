@@ -152,7 +152,7 @@ func resetBatchStatus(ctx context.Context, c client.Client, o client.Object, kin
 			states[name] = map[string]any{"batchState": restarted}
 		}
 		if len(states) > 0 {
-			status["compartmentStatuses"] = states
+			status["compartmentStatuses"], status["internal"] = states, map[string]any{"batches": nil}
 		}
 		if len(status) == 0 {
 			return nil

@@ -101,7 +101,7 @@ func (o *undoOptions) preview(ctx context.Context, all *view.Revisions, to *view
 	}
 	changed = changed.DeepCopy()
 	changed.Spec.Packages = to.Packages
-	changed.Status.ImagePins = all.PinsAfter(to)
+	changed.Status.Internal.ImagePins = all.PinsAfter(to)
 	changed.Generation++
 	if err := cluster.Put(changed); err != nil {
 		return err

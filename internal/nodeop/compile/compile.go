@@ -19,6 +19,7 @@ import (
 	skyhookv1 "github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/rollout/timing"
 )
@@ -85,7 +86,7 @@ const maxEnv = 1 << 20
 
 func newCompiler(in *Input) *compiler {
 	op := in.Operation
-	out := &nodeop.Compiled{Operation: op, Now: in.Now, Ledger: readLedger(op), LeftPods: map[string][]string{}}
+	out := &nodeop.Compiled{Operation: op, Now: in.Now, Ledger: policy.ReadLedger(op.Owner, op.NodeOp.Status.Internal.Admission), LeftPods: map[string][]string{}}
 	if in.Budget != nil {
 		out.SharesBudget, out.Windows = true, in.Budget.Windows
 	}

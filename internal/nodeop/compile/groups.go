@@ -4,11 +4,11 @@
 package compile
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -43,10 +43,10 @@ func (c *compiler) ownGroup(name rollout.GroupRef, frozen *rollout.Why) rollout.
 	if nodeop.IsTrue(c.op.Spec().StopOnFailure) {
 		pace.StopAfter, pace.SafetyLimit = 1, 101
 	}
-	remembered := c.op.NodeOp.Status.CompartmentStatuses[v1alpha1.DefaultCompartment].BatchState
+	status := &c.op.NodeOp.Status
 	return rollout.Group{
 		Ref: name, Ledger: c.op.Owner, Limit: limit, CountUnavailable: nodeop.IsTrue(c.op.Spec().CountUnavailable),
-		Pace: pace, Memory: nodeop.ReadBatchState(remembered), Frozen: frozen,
+		Pace: pace, Memory: policy.ReadMemory(status.CompartmentStatuses, status.Internal.Memory, v1alpha1.DefaultCompartment), Frozen: frozen,
 	}
 }
 
@@ -84,21 +84,4 @@ func (c *compiler) countFailedNodes(groupOf func(*target) rollout.GroupRef) {
 func (t *target) isAvailable() bool {
 	isCordoned := t.rec.Held != nil && t.node.Unschedulable
 	return t.node.Ready && !isCordoned
-}
-
-// readLedger reads the admissions in the status.
-func readLedger(op *nodeop.Operation) rollout.Ledger {
-	l := rollout.Ledger{Owner: op.Owner}
-	a := op.NodeOp.Status.Admission
-	if a == nil {
-		return l
-	}
-	l.Epoch = a.Epoch
-	for _, s := range a.Seats {
-		l.Admitting = append(l.Admitting, rollout.Reservation{
-			Rollout: cmp.Or(rollout.ParseRef(s.Rollout), l.Owner), Node: s.Node, Batch: s.Batch, Since: s.Since.Time,
-			Group: rollout.GroupRef{Owner: l.Owner, Compartment: cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)},
-		})
-	}
-	return l
 }

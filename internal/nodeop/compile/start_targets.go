@@ -38,7 +38,7 @@ func (c *compiler) compileStart() {
 	if !c.op.TargetsAtStart || !c.op.SelectsNodes() {
 		return
 	}
-	if recorded := c.op.NodeOp.Status.StartTargets; recorded != nil {
+	if recorded := c.op.NodeOp.Status.Internal.StartTargets; recorded != nil {
 		members, err := parseStartTargets(recorded)
 		if err != nil {
 			c.breakStart(err.Error())
@@ -97,7 +97,7 @@ func newStartTargets(nodes []*node.Node) *v1alpha1.StartTargets {
 func parseStartTargets(recorded *v1alpha1.StartTargets) (map[startHash]bool, error) {
 	raw, err := base64.StdEncoding.DecodeString(recorded.Nodes)
 	if err != nil || len(raw) != startHashBytes*int(recorded.Count) {
-		return nil, fmt.Errorf("status.startTargets cannot be read: remove it, and the nodes that are selected now belong to the operation")
+		return nil, fmt.Errorf("status.internal.startTargets cannot be read: remove it, and the nodes that are selected now belong to the operation")
 	}
 	out := make(map[startHash]bool, recorded.Count)
 	for chunk := range slices.Chunk(raw, startHashBytes) {

@@ -43,15 +43,16 @@ func Status(c *nodeop.Compiled, report rollout.Report, groups []rollout.GroupRep
 	}
 	entries, total := r.entries()
 
-	out := v1alpha1.NodeOpStatus{ObservedGeneration: r.op.NodeOp.Generation, Admission: before.Admission.DeepCopy(), LastUpdated: before.LastUpdated}
+	out := v1alpha1.NodeOpStatus{ObservedGeneration: r.op.NodeOp.Generation, LastUpdated: before.LastUpdated}
 	out.Counters = countEntries(entries)
 	out.Total = total
 	out.Phase = r.phase(out.Counters, len(entries))
 	out.NodeStatuses = limitEntries(entries)
-	out.CompartmentStatuses = compartmentStatuses(r.op, groups)
+	out.Internal.Admission = before.Internal.Admission.DeepCopy()
+	out.CompartmentStatuses, out.Internal.Batches = policy.ToCompartmentStatuses(r.op.Owner, groups)
 	out.EstimatedCompletion = policy.EstimateCompletion(c.Windows, report.Completion, before.EstimatedCompletion, c.Now)
 	if r.op.TargetsAtStart {
-		out.StartTargets = cmp.Or(before.StartTargets.DeepCopy(), c.Start)
+		out.Internal.StartTargets = cmp.Or(before.Internal.StartTargets.DeepCopy(), c.Start)
 	}
 	r.setConditions(&out)
 	setUpdateTimes(&out, &before, c.Now)
@@ -89,7 +90,7 @@ func setUpdateTimes(out, before *v1alpha1.NodeOpStatus, t time.Time) {
 
 	a, b := out.DeepCopy(), before.DeepCopy()
 	for _, s := range []*v1alpha1.NodeOpStatus{a, b} {
-		s.LastUpdated, s.Admission, s.EstimatedCompletion, s.Profile = metav1.Time{}, nil, nil, nil
+		s.LastUpdated, s.Internal.Admission, s.EstimatedCompletion, s.Profile = metav1.Time{}, nil, nil, nil
 		ClearTimes(s.Conditions, s.NodeStatuses)
 	}
 	if !equality.Semantic.DeepEqual(a, b) {
@@ -112,7 +113,7 @@ func HasNews(stored, status v1alpha1.NodeOpStatus) bool {
 	}
 	a, b := stored.DeepCopy(), status.DeepCopy()
 	for _, s := range []*v1alpha1.NodeOpStatus{a, b} {
-		s.LastUpdated, s.Admission = metav1.Time{}, nil
+		s.LastUpdated, s.Internal.Admission = metav1.Time{}, nil
 		ClearTimes(s.Conditions, s.NodeStatuses)
 		for name, e := range s.NodeStatuses {
 			e.Drain = nil
@@ -288,26 +289,6 @@ func limitEntries(all map[string]v1alpha1.NodeStatus) map[string]v1alpha1.NodeSt
 	out := map[string]v1alpha1.NodeStatus{}
 	for _, name := range names[:min(len(names), maxEntries)] {
 		out[name] = all[name]
-	}
-	return out
-}
-
-// compartmentStatuses converts the reports of the NodeOp's own groups.
-func compartmentStatuses(op *nodeop.Operation, groups []rollout.GroupReport) map[string]v1alpha1.CompartmentStatus {
-	var out map[string]v1alpha1.CompartmentStatus
-	for name, s := range policy.ToCompartmentStatuses(op.Owner, groups) {
-		if out == nil {
-			out = map[string]v1alpha1.CompartmentStatus{}
-		}
-		status := v1alpha1.CompartmentStatus{Matched: s.Matched, Ceiling: s.Ceiling, InProgress: s.InProgress, Completed: s.Completed, ProgressPercent: s.ProgressPercent}
-		if b := s.BatchState; b != nil {
-			status.BatchState = &v1alpha1.BatchState{
-				CurrentBatch: b.CurrentBatch, ConsecutiveFailures: b.ConsecutiveFailures, CompletedNodes: b.CompletedNodes, FailedNodes: b.FailedNodes,
-				LastBatchSize: b.LastBatchSize, LastBatchFailed: b.LastBatchFailed, ShouldStop: b.ShouldStop, Open: b.Open, From: b.From,
-				StoppedBy: b.StoppedBy, Resumed: b.Resumed,
-			}
-		}
-		out[name] = status
 	}
 	return out
 }

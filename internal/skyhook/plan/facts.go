@@ -42,7 +42,7 @@ func NewFacts(in *Input) *Facts {
 	s.ResourceVersion, s.ManagedFields, s.Status = "", nil, v1alpha1.SkyhookStatus{}
 	f := &Facts{
 		Skyhook: &s, Config: in.Config, Now: in.Now, Packages: make(map[string]*Definition, len(s.Spec.Packages)), Frozen: in.Definitions,
-		Revisions: in.Revisions, Pins: knownPins(in.Skyhook.Status.ImagePins, in.Revisions), Deleting: s.DeletionTimestamp != nil,
+		Revisions: in.Revisions, Pins: knownPins(in.Skyhook.Status.Internal.ImagePins, in.Revisions), Deleting: s.DeletionTimestamp != nil,
 		ByHash: make(map[string]*Definition, len(s.Spec.Packages)), Keys: newNodeKeys(s.Name),
 	}
 	if in.Policy != nil {

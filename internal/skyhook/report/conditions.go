@@ -74,7 +74,7 @@ func (rep Reporter) setConditions(is *v1alpha1.SkyhookStatus, nodes []nodeStatus
 	rep.setNodeConditions(t, nodes)
 	rep.setDrain(t, nodes)
 	rep.setApplyPaused(t)
-	rep.setImagesPinned(t, is.ImagePins)
+	rep.setImagesPinned(t, is.Internal.ImagePins)
 	rep.setDrifted(t)
 	rep.setUnlimited(t)
 	rep.setUninstall(t, nodes)

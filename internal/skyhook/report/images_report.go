@@ -106,13 +106,13 @@ func (rep Reporter) unknownDigests(pins []v1alpha1.ImagePin) []string {
 // ImageEvents returns an event for each digest that is newly recorded, and for each node that pulled something else.
 func ImageEvents(was, is v1alpha1.SkyhookStatus) []Event {
 	var out []Event
-	for _, p := range is.ImagePins {
-		at := slices.IndexFunc(was.ImagePins, func(old v1alpha1.ImagePin) bool {
+	for _, p := range is.Internal.ImagePins {
+		at := slices.IndexFunc(was.Internal.ImagePins, func(old v1alpha1.ImagePin) bool {
 			return plan.KeyOfPin(old) == plan.KeyOfPin(p) && old.Digest == p.Digest
 		})
 		var known []v1alpha1.ImageDeviation
 		if at >= 0 {
-			known = was.ImagePins[at].Deviations
+			known = was.Internal.ImagePins[at].Deviations
 		} else {
 			out = append(out, Event{OnSkyhook: true, Type: corev1.EventTypeNormal, Reason: v1alpha1.EventImagePinned, Message: node.Truncate(fmt.Sprintf(
 				"every node pulls package %s %s as %s@%s, as node %s did", p.Package, p.Version, p.Image, p.Digest, p.Node), 1000)})

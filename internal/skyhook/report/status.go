@@ -57,11 +57,13 @@ func (rep Reporter) Status(r rollout.Report, groups []rollout.GroupReport) v1alp
 	s := rep.Stored
 	nodes := rep.nodeStatuses(r)
 	out := v1alpha1.SkyhookStatus{
-		ObservedGeneration: rep.Facts.Skyhook.Generation, Admission: s.Admission, NodeOrderOffset: r.NextOrder,
+		ObservedGeneration: rep.Facts.Skyhook.Generation, NodeOrderOffset: r.NextOrder,
 		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
 		NodePriority: rep.admissionTimes(), ConfigUpdates: rep.configUpdates(), PackageList: rep.Facts.PackageList(),
-		PodLayout: rep.podLayoutStatus(), ImagePins: rep.imagePins(), Revisions: rep.revisions(nodes), CompartmentStatuses: policy.ToCompartmentStatuses(rep.Rollout.Ref, groups),
+		PodLayout: rep.podLayoutStatus(), Revisions: rep.revisions(nodes),
 	}
+	out.Internal.Admission, out.Internal.ImagePins = s.Internal.Admission, rep.imagePins()
+	out.CompartmentStatuses, out.Internal.Batches = policy.ToCompartmentStatuses(rep.Rollout.Ref, groups)
 	out.EstimatedCompletion = policy.EstimateCompletion(rep.Facts.Windows(), r.Completion, s.EstimatedCompletion, rep.Facts.Now)
 	for _, n := range nodes {
 		out.NodeCounts[n.status]++
@@ -95,8 +97,9 @@ func HasNews(stored, status v1alpha1.SkyhookStatus) bool {
 	if len(stored.Drains)+len(status.Drains) == 0 {
 		return true
 	}
-	stored.Drains, status.Drains = nil, nil
-	stored.Admission, status.Admission = nil, nil
+	for _, s := range []*v1alpha1.SkyhookStatus{&stored, &status} {
+		s.Drains, s.Internal.Admission = nil, nil
+	}
 	return !equality.Semantic.DeepEqual(stored, status)
 }
 

@@ -104,13 +104,15 @@ func requirePin(t *testing.T, name, node, digest string) {
 	t.Helper()
 	var s struct {
 		Status struct {
-			ImagePins []struct{ Package, Digest, Node string }
+			Internal struct {
+				ImagePins []struct{ Package, Digest, Node string }
+			}
 		}
 	}
 	if err := cluster.Get(&s, "skyhook", name); err != nil {
 		t.Fatal(err)
 	}
-	if pins := s.Status.ImagePins; len(pins) != 1 || pins[0].Digest != digest || pins[0].Node != node {
+	if pins := s.Status.Internal.ImagePins; len(pins) != 1 || pins[0].Digest != digest || pins[0].Node != node {
 		t.Errorf("the pins are %+v, want %s pulled by %s", pins, digest, node)
 	}
 }
