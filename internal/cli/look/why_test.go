@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/cluster"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
@@ -20,6 +21,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		v := rollout.Verdict{Node: "n1", Phase: rollout.PhaseWaiting, Why: rollout.Why{
 			Reason: want, Text: "it waits for Pod shop/" + string(want), Since: now.Add(-5 * time.Minute)}}
 		s := &view.Cluster{
+			Objects:  &cluster.Objects{},
 			Snapshot: rollout.Snapshot{Now: now, Rollouts: []rollout.Rollout{{Ref: rollout.ParseRef("Skyhook/demo"), Sequence: "Skyhook", Targets: []*rollout.Target{{Node: "n1"}}}}},
 			Plan:     rollout.Plan{Reports: []rollout.Report{{Rollout: rollout.ParseRef("Skyhook/demo"), Verdicts: []rollout.Verdict{v}}}},
 		}
