@@ -234,7 +234,7 @@ func TestLedgerAfterScopeChange(t *testing.T) {
 			s.Apply(withPolicy(demo))
 			s.pass()
 			seats := fmt.Sprintf(
-				`{"status":{"admission":{"epoch":9,"seats":[{"rollout":"Skyhook/demo","node":"n2","batch":9,"since":%q}]}}}`, s.now.UTC().Format(time.RFC3339))
+				`{"status":{"internal":{"admission":{"epoch":9,"seats":[{"rollout":"Skyhook/demo","node":"n2","batch":9,"since":%q}]}}}}`, s.now.UTC().Format(time.RFC3339))
 			s.Must(s.Client.Status().Patch(context.Background(), s.getPolicy(), client.RawPatch(types.MergePatchType, []byte(seats))))
 			change(s)
 			for range 4 {
@@ -266,7 +266,7 @@ func TestDeletedPolicyWithFutureAdmission(t *testing.T) {
 	s.Apply(policyYAML("  scope: Policy\n"))
 	s.Apply(withPolicy(demo))
 	s.pass()
-	seats := fmt.Sprintf(`{"status":{"admission":{"epoch":9,"seats":[{"rollout":"Skyhook/gone","node":"n1","batch":9,"since":%q}]}}}`,
+	seats := fmt.Sprintf(`{"status":{"internal":{"admission":{"epoch":9,"seats":[{"rollout":"Skyhook/gone","node":"n1","batch":9,"since":%q}]}}}}`,
 		s.now.Add(3*time.Hour).UTC().Format(time.RFC3339))
 	s.Must(s.Client.Status().Patch(context.Background(), s.getPolicy(), client.RawPatch(types.MergePatchType, []byte(seats))))
 	s.Patch(s.GetSkyhook("demo"), `{"spec":{"deploymentPolicy":null,"interruptionBudget":{"count":1}}}`)

@@ -26,7 +26,7 @@ var pageOfKind = map[string]string{
 
 // explainedElsewhere maps the suffix of a field's path to the page that explains its content. The page of the kind links to it.
 var explainedElsewhere = map[string]string{
-	"status.admission": "docs/deployment-policy.md", "status.compartmentStatuses": "docs/deployment-policy.md", "spec.proof": "docs/proof.md", "spec.rollback": "docs/rollback.md", "spec.drift": "docs/drift.md", "spec.nodeMarks": "docs/node-marks.md",
+	"status.internal.admission": "docs/deployment-policy.md", "status.internal.batches": "docs/deployment-policy.md", "status.compartmentStatuses": "docs/deployment-policy.md", "spec.proof": "docs/proof.md", "spec.rollback": "docs/rollback.md", "spec.drift": "docs/drift.md", "spec.nodeMarks": "docs/node-marks.md",
 }
 
 // kubernetesField matches fields with types of Kubernetes, which its own documentation explains.
