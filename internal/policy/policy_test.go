@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
