@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -94,9 +93,12 @@ func (a apiWriter) patchOwnerStatus(ctx context.Context, changed client.Object, 
 	if err := a.options.Client.Status().Patch(ctx, changed, client.RawPatch(patchType, raw)); err != nil {
 		return false, err
 	}
-	whole := changed.DeepCopyObject().(client.Object)
-	err = json.Unmarshal(fmt.Appendf(nil, `{"status":%s}`, cmp.Or(string(sent), "{}")), whole)
-	hasDropped = !equality.Semantic.DeepEqual(whole, changed)
+	whole := changed
+	if sent != nil {
+		whole = changed.DeepCopyObject().(client.Object)
+		err = json.Unmarshal(fmt.Appendf(nil, `{"status":%s}`, sent), whole)
+		hasDropped = !equality.Semantic.DeepEqual(whole, changed)
+	}
 	a.writes.PutOwner(whole, hasDropped)
 	return hasDropped, err
 }
