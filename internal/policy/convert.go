@@ -87,9 +87,7 @@ func ToCompartmentStatus(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 
 // ToCompartmentStatuses converts the reports of the groups of an owner, by compartment; nil if there are none. What else is remembered of
 // their batches is in the second map.
-func ToCompartmentStatuses(owner rollout.Ref, groups []rollout.GroupReport) (map[string]v1alpha1.CompartmentStatus, map[string]v1alpha1.BatchMemory) {
-	var out map[string]v1alpha1.CompartmentStatus
-	var memory map[string]v1alpha1.BatchMemory
+func ToCompartmentStatuses(owner rollout.Ref, groups []rollout.GroupReport) (out map[string]v1alpha1.CompartmentStatus, memory map[string]v1alpha1.BatchMemory) {
 	for _, g := range groups {
 		if g.Group.Owner != owner {
 			continue

@@ -6,6 +6,8 @@ package profile
 import (
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 )
@@ -58,11 +60,11 @@ func DropNone(spec *v1alpha1.SkyhookSpec) {
 func FillNodeOp(spec opv1.NodeOpSpec) (opv1.NodeOpSpec, Fields) {
 	var names Fields
 	spec.Profile = v1alpha1.ProfileRecommended
-	hasPolicy, isLimited := spec.DeploymentPolicy != "", spec.Concurrency != nil
+	hasPolicy := spec.DeploymentPolicy != ""
 	switch {
-	case isLimited && *spec.Concurrency > 0:
+	case ptr.Deref(spec.Concurrency, 0) > 0:
 		fill(&names, "countUnavailable", &spec.CountUnavailable, true)
-	case !isLimited && !hasPolicy:
+	case spec.Concurrency == nil && !hasPolicy:
 		names = append(names, fieldConcurrency) // see Budget
 	}
 	if spec.DrainOptions != nil {
@@ -73,7 +75,7 @@ func FillNodeOp(spec opv1.NodeOpSpec) (opv1.NodeOpSpec, Fields) {
 	if !hasPolicy {
 		names = append(names, fieldMarks, fieldProof)
 	}
-	if isTrue(spec.Cordon) && isTrue(spec.RebootOnSuccess) {
+	if ptr.Deref(spec.Cordon, false) && ptr.Deref(spec.RebootOnSuccess, false) {
 		fill(&names, fieldReboots, &spec.ShareReboots, true)
 	}
 	return spec, names
@@ -81,9 +83,8 @@ func FillNodeOp(spec opv1.NodeOpSpec) (opv1.NodeOpSpec, Fields) {
 
 // FillPolicy returns the spec of a Recommended policy with its absent fields filled in, and their names.
 func FillPolicy(spec v1alpha1.DeploymentPolicySpec) (v1alpha1.DeploymentPolicySpec, Fields) {
-	var names Fields
+	names := Fields{fieldThreshold} // where a compartment leaves it out: see rollout.Pace
 	spec.Profile = v1alpha1.ProfileRecommended
-	names = append(names, fieldThreshold) // where a compartment leaves it out: see rollout.Pace
 	fill(&names, fieldUnavailable, &spec.Default.Budget.CountUnavailable, true)
 	spec.Compartments = append([]v1alpha1.Compartment(nil), spec.Compartments...)
 	for i := range spec.Compartments {
@@ -125,5 +126,3 @@ func fill[T any](names *Fields, name string, field **T, value T) {
 		*names = append(*names, name)
 	}
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }
