@@ -29,11 +29,11 @@ type exclusiveLock struct {
 }
 
 // olderLeaderError ends an operator that turned out to be the younger of two leaders.
-type olderLeaderError struct{ leader *otherLeader }
+type olderLeaderError struct{ *otherLeader }
 
 // Error names the older leader.
-func (e *olderLeaderError) Error() string {
-	return fmt.Sprintf("an operator in namespace %s (%s) took its lease before this one did: this one ends, and waits for it", e.leader.Namespace, e.leader.holder())
+func (e olderLeaderError) Error() string {
+	return fmt.Sprintf("an operator in namespace %s (%s) took its lease before this one did: this one ends, and waits for it", e.Namespace, e.holder())
 }
 
 // newExclusiveLock makes the lock of an operator.
@@ -96,27 +96,25 @@ func (l *exclusiveLock) noteWrite(r resourcelock.LeaderElectionRecord, err error
 // lookAgain asks the API server, after the lease was taken, for other leaders. Each of two writes its own lease before it reads the
 // other's, so at least one sees both. It returns an olderLeaderError, or nil when this operator leads.
 func (l *exclusiveLock) lookAgain(ctx context.Context) error {
-	if err := l.others.list(ctx); err != nil {
-		return err
+	err := l.others.list(ctx)
+	if older := l.findOlderLeader(ctx); err == nil && older != nil {
+		return olderLeaderError{older}
 	}
-	return l.findOlderLeader(ctx)
+	return err
 }
 
-// findOlderLeader returns an olderLeaderError when an operator of another namespace that took its lease earlier leads, too.
-func (l *exclusiveLock) findOlderLeader(ctx context.Context) error {
+// findOlderLeader returns the leader of another namespace that took its lease earlier; nil without one.
+func (l *exclusiveLock) findOlderLeader(ctx context.Context) *otherLeader {
 	taken := l.taken.Load()
-	older := l.others.findHeld(ctx, func(o *otherLeader) bool { return taken != nil && o.tookLeaseBefore(l.others.namespace, *taken) })
-	if older == nil {
-		return nil
-	}
-	return &olderLeaderError{older}
+	return l.others.findHeld(ctx, func(o *otherLeader) bool { return taken != nil && o.tookLeaseBefore(l.others.namespace, *taken) })
 }
 
-// watchOlderLeaders calls end when an older leader is seen, until the context ends.
+// watchOlderLeaders calls end when an older leader is seen, until the context ends. A leader that can no longer find out who holds a
+// lease, such as one whose rights are being removed, goes on: lookAgain has found nobody.
 func (l *exclusiveLock) watchOlderLeaders(ctx context.Context, end context.CancelCauseFunc) {
 	for sleep(ctx, retryPeriod) {
-		if err := l.findOlderLeader(ctx); err != nil {
-			end(err)
+		if older := l.findOlderLeader(ctx); older != nil && older.unsure == nil {
+			end(olderLeaderError{older})
 		}
 	}
 }

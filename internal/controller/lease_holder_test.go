@@ -37,7 +37,7 @@ func TestHolders(t *testing.T) {
 		"node-manager_0b8c": false, "ended_0b8c": false, "tenant_0b8c": false, "nobody_0b8c": false,
 		"_0b8c": false, "a/b_0b8c": false, "..": false, strings.Repeat("a", 100_000): false,
 	} {
-		got, err := finder.runsOperator(context.Background(), &otherLeader{namespace, coordinationv1.LeaseSpec{HolderIdentity: &holder}})
+		got, err := finder.runsOperator(context.Background(), &otherLeader{Namespace: namespace, Lease: coordinationv1.LeaseSpec{HolderIdentity: &holder}})
 		if err != nil || got != want {
 			t.Errorf("%.20s: is an operator: %v, %v; want %v", holder, got, err, want)
 		}

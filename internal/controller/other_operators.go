@@ -66,6 +66,7 @@ type observedLease struct {
 type otherLeader struct {
 	Namespace string
 	Lease     coordinationv1.LeaseSpec
+	unsure    error // why it is not known whether the holder is an operator; nil when it is one
 }
 
 func (l *otherLeader) holder() string { return ptr.Deref(l.Lease.HolderIdentity, "") }
@@ -228,22 +229,24 @@ func (o *otherOperators) findLeader(ctx context.Context) (*otherLeader, error) {
 	return found, nil
 }
 
-// findHeld returns an operator that holds a lease of another namespace and that fits; nil without one. What cannot be found out about a
-// holder counts as an operator.
+// findHeld returns an operator that holds a lease of another namespace and that fits; nil without one. A holder of which it is not known
+// whether it is an operator is returned where no operator is.
 func (o *otherOperators) findHeld(ctx context.Context, fits func(*otherLeader) bool) *otherLeader {
+	var unsure *otherLeader
 	for _, lease := range o.listHeld() {
 		if !fits(lease) {
 			continue
 		}
 		runs, err := o.runsOperator(ctx, lease)
-		if err != nil {
-			o.log.Error(err, "cannot find out whether the holder of a lease is an operator", "otherNamespace", lease.Namespace, "holder", lease.holder())
-		}
-		if runs || err != nil {
+		if runs {
 			return lease
 		}
+		if err != nil {
+			o.log.Error(err, "cannot find out whether the holder of a lease is an operator", "otherNamespace", lease.Namespace, "holder", lease.holder())
+			lease.unsure, unsure = err, lease
+		}
 	}
-	return nil
+	return unsure
 }
 
 // listHeld lists the leases that somebody holds, by namespace.
@@ -255,7 +258,7 @@ func (o *otherOperators) listHeld() []*otherLeader {
 		lease := o.leases[namespace]
 		hasHolder := ptr.Deref(lease.spec.HolderIdentity, "") != ""
 		if hasHolder && o.clock().Before(lease.at.Add(options.LeaseTerm(lease.spec))) {
-			held = append(held, &otherLeader{namespace, lease.spec})
+			held = append(held, &otherLeader{Namespace: namespace, Lease: lease.spec})
 		}
 	}
 	return held

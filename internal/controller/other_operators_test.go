@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -231,7 +232,7 @@ func TestOlderLeader(t *testing.T) {
 	s.Patch(lease, `{"spec":{"acquireTime":"2026-01-01T00:00:00.000000Z"}}`)
 	select {
 	case err := <-ended:
-		if older := (*olderLeaderError)(nil); !errors.As(err, &older) || !strings.Contains(err.Error(), lease.Namespace) {
+		if _, yields := errors.AsType[olderLeaderError](err); !yields || !strings.Contains(err.Error(), lease.Namespace) {
 			t.Errorf("the younger operator ended with: %v", err)
 		}
 	case <-time.After(30 * time.Second):
@@ -278,6 +279,34 @@ func TestTwoOperatorsStart(t *testing.T) {
 		if (first == nil) == (second == nil) || apart > 0 && second != nil {
 			t.Errorf("%s: not one of two leads: %v, %v", name, first, second)
 		}
+	}
+}
+
+// TestLeaderWithoutRights: a leader that cannot find out who holds an older lease goes on, and ends when it sees an operator there. One
+// that has just taken its lease ends in either case.
+func TestLeaderWithoutRights(t *testing.T) {
+	for _, unsure := range []error{errors.New("forbidden"), nil} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOtherOperators("here", record.NewFakeRecorder(10), verboseLog())
+			o.runsOperator = func(context.Context, *otherLeader) (bool, error) { return unsure == nil, unsure }
+			holder, older := "a_1", metav1.NewMicroTime(time.Now())
+			o.observe(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "there"}, Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: &holder, AcquireTime: &older, RenewTime: &older, LeaseDurationSeconds: new(int32(10)),
+			}})
+			lock := &exclusiveLock{others: o}
+			taken := older.Add(time.Millisecond)
+			lock.taken.Store(&taken)
+			if lock.lookAgain(t.Context()) == nil {
+				t.Errorf("%v: a younger leader begins", unsure)
+			}
+			watching, stop := context.WithTimeout(t.Context(), 2*retryPeriod+time.Second)
+			defer stop()
+			ctx, end := context.WithCancelCause(watching)
+			lock.watchOlderLeaders(ctx, end)
+			if _, yields := errors.AsType[olderLeaderError](context.Cause(ctx)); yields != (unsure == nil) {
+				t.Errorf("%v: %v", unsure, context.Cause(ctx))
+			}
+		})
 	}
 }
 

@@ -45,11 +45,11 @@ func (s startup) waitUntilAlone(ctx context.Context, end context.CancelCauseFunc
 	}
 	for {
 		err := s.lock.lookAgain(ctx)
-		switch older := (*olderLeaderError)(nil); {
-		case err == nil:
+		if err == nil {
 			go s.lock.watchOlderLeaders(ctx, end)
 			return true
-		case errors.As(err, &older):
+		}
+		if _, yields := errors.AsType[olderLeaderError](err); yields {
 			end(err)
 			return false
 		}
@@ -62,8 +62,7 @@ func (s startup) waitUntilAlone(ctx context.Context, end context.CancelCauseFunc
 
 // findYield returns the error of an operator that yields to an older leader; nil when the context ended for another reason.
 func findYield(ctx context.Context) error {
-	older := (*olderLeaderError)(nil)
-	if errors.As(context.Cause(ctx), &older) {
+	if older, yields := errors.AsType[olderLeaderError](context.Cause(ctx)); yields {
 		return older
 	}
 	return nil
