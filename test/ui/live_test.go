@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,7 +74,7 @@ func startRollout(t *testing.T, nodes int, objects string) *liveCluster {
 	c.addNodes()
 	c.StartKubelet().SetOutcome(func(p *corev1.Pod) testenv.Outcome {
 		number, _ := strconv.Atoi(strings.TrimPrefix(p.Spec.NodeName, "node-"))
-		isDriver := strings.HasPrefix(p.Spec.InitContainers[0].Name, "driver")
+		isDriver := slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return strings.HasPrefix(c.Name, "driver") })
 		switch {
 		case isDriver && number%50 == 7:
 			return testenv.Fails
