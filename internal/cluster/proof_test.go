@@ -81,7 +81,7 @@ spec:
 	t.Cleanup(func() {
 		s.Must(s.Client.DeleteAllOf(context.Background(), &appsv1.DaemonSet{}, client.InNamespace("default")))
 	})
-	s.Apply(strings.Replace(demo, "  packages:", "  proof: {daemonSets: [{namespace: default, name: plugin}], timeout: 5m, onTimeout: Release}\n  packages:", 1))
+	s.Apply(strings.Replace(demo, "  packages:", "  proof: {daemonSets: [default/plugin], timeout: 5m, onTimeout: Release}\n  packages:", 1))
 	s.passes(12)
 	s.requireVerdict("demo", "n1", "Proof: DaemonSet default/plugin does not exist")
 	s.Apply(set)

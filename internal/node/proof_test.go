@@ -44,7 +44,7 @@ func TestProofsCompile(t *testing.T) {
 	proof := &v1alpha1.Proof{
 		NodeConditions: []v1alpha1.NodeConditionProof{{Type: "example.com/Healthy"}},
 		Resources:      []v1alpha1.ResourceProof{{Name: "nvidia.com/gpu"}},
-		DaemonSets:     []v1alpha1.DaemonSetProof{{Namespace: "gpu", Name: "plugin"}},
+		DaemonSets:     []string{"gpu/plugin"},
 	}
 	state := func(found Findings) ProofState {
 		return ProofState{Since: &since, Offered: map[string]int64{"nvidia.com/gpu": 8}, Missing: found}
@@ -81,7 +81,7 @@ func TestProofsCompile(t *testing.T) {
 // pods of one miss is not missed by the other.
 func TestStrictestProof(t *testing.T) {
 	short, long := metav1.Duration{Duration: time.Minute}, metav1.Duration{Duration: time.Hour}
-	pods := []v1alpha1.DaemonSetProof{{Namespace: "gpu", Name: "plugin"}}
+	pods := []string{"gpu/plugin"}
 	holds, releases := &v1alpha1.Proof{DaemonSets: pods, Timeout: &long}, &v1alpha1.Proof{DaemonSets: pods, Timeout: &short, OnTimeout: v1alpha1.ProofRelease}
 	for _, c := range []struct {
 		found   Findings

@@ -19,12 +19,14 @@ type Proof struct {
 	// +kubebuilder:validation:MaxItems=20
 	NodeConditions []NodeConditionProof `json:"nodeConditions,omitempty"`
 
-	// daemonSets are those whose pod on the node must be ready, at most 20. A node that a DaemonSet does not select needs no
-	// pod of it.
+	// daemonSets are those whose pod on the node must be ready, as namespace/name, at most 20. A node that a DaemonSet does not select
+	// needs no pod of it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
-	DaemonSets []DaemonSetProof `json:"daemonSets,omitempty"`
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$')",message="not a DaemonSet: write its namespace and name, such as gpu-operator/nvidia-device-plugin"
+	DaemonSets []string `json:"daemonSets,omitempty"`
 
 	// resources are those that the node must offer again, such as nvidia.com/gpu, at most 20.
 	// +optional
@@ -80,21 +82,6 @@ type NodeConditionProof struct {
 	// +kubebuilder:default=True
 	// +kubebuilder:validation:Enum="True";"False"
 	Status metav1.ConditionStatus `json:"status,omitempty"`
-}
-
-// DaemonSetProof names a DaemonSet.
-type DaemonSetProof struct {
-	// namespace is the namespace of the DaemonSet.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace"`
-
-	// name is the name of the DaemonSet.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
 }
 
 // ResourceProof is an amount of a resource that a node must offer.

@@ -34,7 +34,7 @@ var removedFields = []removedField{
 	{[]string{"NodeOpUpgrade"}, "drainOptions", "use a NodeOp with drainOptions, such as the one that an upgrade makes"},
 	{[]string{"NodeOpUpgrade"}, "countUnavailable", "use countUnavailable in the budget of the policy that deploymentPolicy names"},
 	{[]string{"Skyhook"}, "drainConfig.skipSelector", "use podSelector with NotIn or DoesNotExist"},
-	{[]string{"Skyhook", "DeploymentPolicy"}, "proof.daemonSets[].selector", "write an entry with name for each DaemonSet, or use proof.objects"},
+	{[]string{"Skyhook", "DeploymentPolicy"}, "proof.daemonSets[].selector", "write namespace/name for each DaemonSet, or use proof.objects"},
 	{[]string{"Skyhook", "DeploymentPolicy"}, "nodeMarks.conditions", "write marks: [Conditions]"},
 	{[]string{"Skyhook", "DeploymentPolicy"}, "nodeMarks.excludeFromLoadBalancers", "write marks: [ExcludeFromLoadBalancers]"},
 	{[]string{"Skyhook", "DeploymentPolicy"}, "nodeMarks.disableScaleDown", "write marks: [DisableScaleDown]"},

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,7 +38,7 @@ type Result struct {
 
 // Pods says which DaemonSets need a ready pod on which nodes.
 type Pods struct {
-	DaemonSets []v1alpha1.DaemonSetProof
+	DaemonSets []string // namespace/name
 	Nodes      []*corev1.Node
 }
 
@@ -223,10 +224,11 @@ func wasUnready(p *corev1.Pod, at time.Time) bool {
 }
 
 // readDaemonSet reads a DaemonSet. A problem is what to say of a node if that fails.
-func readDaemonSet(ctx context.Context, live client.Reader, wanted v1alpha1.DaemonSetProof) (set *appsv1.DaemonSet, problem string, err error) {
-	title := fmt.Sprintf("DaemonSet %s/%s", wanted.Namespace, wanted.Name)
+func readDaemonSet(ctx context.Context, live client.Reader, wanted string) (set *appsv1.DaemonSet, problem string, err error) {
+	title := "DaemonSet " + wanted
+	namespace, name, _ := strings.Cut(wanted, "/")
 	set = &appsv1.DaemonSet{}
-	switch err := live.Get(ctx, client.ObjectKey{Namespace: wanted.Namespace, Name: wanted.Name}, set); {
+	switch err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, set); {
 	case apierrors.IsNotFound(err):
 		return nil, title + " does not exist", nil
 	case err != nil:

@@ -138,7 +138,7 @@ metadata: {name: shared}
 spec:
   scope: Policy
   default: {budget: {count: 1}, strategy: {fixed: {initialBatch: 1}}}
-  proof: {daemonSets: [{namespace: ` + w.Namespace + `, name: elsewhere}]}
+  proof: {daemonSets: [` + w.Namespace + `/elsewhere]}
 `)
 	// a workload that its budget protects: it is evicted in vain, then deleted by force
 	w.Apply(`

@@ -43,7 +43,7 @@ func TestProof(t *testing.T) {
 	cluster.Exec(t, n, "touch /run/e2e-device")
 	cluster.ApplyUntilCleanup(t, deviceDaemonSet(name))
 	cluster.Kubectl(t, "rollout", "status", "daemonset/device-"+name, "--timeout="+suite.Timeout.String())
-	proof := fmt.Sprintf("\n  proof: {daemonSets: [{namespace: %s, name: device-%s}], nodeConditions: [{type: example.com/Validated}], timeout: 20s}", suite.Namespace, name)
+	proof := fmt.Sprintf("\n  proof: {daemonSets: [%s/device-%s], nodeConditions: [{type: example.com/Validated}], timeout: 20s}", suite.Namespace, name)
 	watch := watchNodes(t, n)
 	cluster.Apply(t, suite.Manifest(name, proof, interruptingPackage("{type: reboot}")))
 

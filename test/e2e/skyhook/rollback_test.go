@@ -32,7 +32,7 @@ func TestRollback(t *testing.T) {
 	n := cluster.ShareInterruptibleNodes(t, 1)[0]
 	selectNodes(t, name, n)
 	cluster.ApplyUntilCleanup(t, deviceDaemonSet(name))
-	proof := fmt.Sprintf("\n  proof: {daemonSets: [{namespace: %s, name: device-%s}], timeout: 20s, onTimeout: Rollback}", suite.Namespace, name)
+	proof := fmt.Sprintf("\n  proof: {daemonSets: [%s/device-%s], timeout: 20s, onTimeout: Rollback}", suite.Namespace, name)
 	cluster.Apply(t, suite.Manifest(name, proof, driverScripts("1.0.0", "touch /run/e2e-device")))
 	cluster.WaitComplete(t, name)
 	const files = "sha256sum /etc/e2e-driver*"
