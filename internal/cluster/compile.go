@@ -30,6 +30,8 @@ type Compiled struct {
 	Skyhooks map[rollout.Ref]*skyhook.Compiled
 	NodeOps  map[rollout.Ref]*nodeop.Compiled
 	Problems []Problem
+
+	answers careAnswers
 }
 
 // Compile compiles what was observed, and changes nothing of it. One object that is wrong is a Problem and a rollout that
@@ -38,8 +40,8 @@ func Compile(o *Objects, now time.Time) *Compiled { return compile(o, keptNodes{
 
 // Compile is Compile with what was compiled the last time: nodes that have not changed since are not compiled again.
 func (c *Cluster) Compile(o *Objects, now time.Time) *Compiled {
-	out := compile(o, keptNodes{c.compiled, c.options.OnDifference}, now)
-	c.compiled = out.Skyhooks
+	out := compile(o, keptNodes{c.compiled, c.answers, c.options.OnDifference}, now)
+	c.compiled, c.answers = out.Skyhooks, out.answers
 	return out
 }
 
@@ -59,6 +61,7 @@ type compiler struct {
 	skyhooks map[rollout.Ref]*skyhook.Compiled
 	nodeOps  map[rollout.Ref]*nodeop.Compiled
 	groups   map[rollout.GroupRef]int // where a group is in the snapshot, by its name
+	answers  careAnswers
 	problems []Problem
 }
 
@@ -77,6 +80,7 @@ func compile(o *Objects, kept keptNodes, now time.Time) *Compiled {
 	c.addUnnamedLedgers()
 	c.markEndedReservations()
 	c.addNodes(pods)
+	c.addCare()
 	policy.AddUnavailable(&c.snapshot)
 	for i := range c.snapshot.Rollouts {
 		r := &c.snapshot.Rollouts[i]
@@ -88,7 +92,7 @@ func compile(o *Objects, kept keptNodes, now time.Time) *Compiled {
 	}
 	c.markFailedRequests()
 	o.durations.Measure(&c.snapshot)
-	return &Compiled{o, c.snapshot, c.skyhooks, c.nodeOps, c.problems}
+	return &Compiled{o, c.snapshot, c.skyhooks, c.nodeOps, c.problems, c.answers}
 }
 
 // markFailedRequests marks the targets for which the last request failed.

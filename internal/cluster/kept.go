@@ -12,10 +12,11 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
-// keptNodes are what the last pass compiled of Skyhooks. What has not changed since is taken over. They may be lost at any moment: then
+// keptNodes are what the last pass compiled of Skyhooks, and asked about nodes. What has not changed since is taken over. They may be lost at any moment: then
 // everything is compiled.
 type keptNodes struct {
 	skyhooks     map[rollout.Ref]*skyhook.Compiled
+	answers      careAnswers
 	onDifference func(string) // see Options.OnDifference
 }
 

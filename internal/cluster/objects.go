@@ -57,6 +57,7 @@ type Objects struct {
 	Findings    map[rollout.Ref]node.Findings    // of the nodes on which a proof is waited for
 	Profiles    map[rollout.Ref]*profile.Chosen  // of Skyhooks, NodeOps and policies
 	Defaults    map[rollout.Ref]rollout.Defaults // what the profiles decided, also that of the policy of an object
+	Avoid       map[rollout.Ref]*v1alpha1.Avoid  // on which nodes nothing begins
 	Orphans     map[rollout.Ref]bool             // owners of holds that are proven gone
 	Err         error                            // what could not be read; everything else here is true nevertheless
 	RetryAt     time.Time                        // when to observe again though nothing has changed; zero for never

@@ -16,7 +16,7 @@ import (
 // chooseProfiles chooses the profile of each object. Of all it has copies, and of those that are Recommended their absent fields are filled
 // in: they are compiled, and what was listed stays as it is.
 func (o *Objects) chooseProfiles() {
-	o.Profiles, o.Defaults = map[rollout.Ref]*profile.Chosen{}, map[rollout.Ref]rollout.Defaults{}
+	o.Profiles, o.Defaults, o.Avoid = map[rollout.Ref]*profile.Chosen{}, map[rollout.Ref]rollout.Defaults{}, map[rollout.Ref]*v1alpha1.Avoid{}
 	choose := func(spec v1alpha1.Profile, recorded *v1alpha1.ProfileStatus, hasStatus bool) *profile.Chosen {
 		return &profile.Chosen{ProfileStatus: profile.Choose(spec, recorded, hasStatus, o.Config.Profile)}
 	}
@@ -51,6 +51,12 @@ func (o *Objects) noteProfile(ref rollout.Ref, chosen *profile.Chosen, p *v1alph
 	by, ofPolicy := string(chosen.Name), rollout.Defaults(nil)
 	if ref.Kind == policy.Kind {
 		by += " of " + ref.Title()
+	}
+	switch {
+	case p != nil && p.Spec.Avoid != nil:
+		o.Avoid[ref] = p.Spec.Avoid
+	case chosen.Fills.Has(profile.FieldAvoid):
+		o.Avoid[ref] = &profile.Avoid
 	}
 	if p != nil {
 		ofPolicy = o.Defaults[policy.Ref(p)]

@@ -239,6 +239,26 @@ func (n *Node) HasCondition(conditionType string) bool {
 // Condition is the status of a condition that is not ours; empty when the node has none of this type.
 func (n *Node) Condition(conditionType string) string { return n.fact(conditionFact(conditionType)) }
 
+// Variable is the node as expressions of a policy see it: what a change of lets the operator look again. A cordon of the operator is none.
+func (n *Node) Variable(isCordoned bool) map[string]any {
+	taints, conditions := []any{}, []any{}
+	for _, t := range n.Taints {
+		if isCordoned || t.Key != corev1.TaintNodeUnschedulable {
+			taints = append(taints, map[string]any{"key": t.Key, "value": t.Value, "effect": string(t.Effect)})
+		}
+	}
+	for _, f := range n.Facts {
+		if name, isCondition := strings.CutPrefix(f.Name, conditionFact("")); isCondition {
+			conditions = append(conditions, map[string]any{"type": name, "status": f.Value})
+		}
+	}
+	return map[string]any{
+		"metadata": map[string]any{"name": n.Name, "labels": n.Labels},
+		"spec":     map[string]any{"unschedulable": isCordoned, "taints": taints},
+		"status":   map[string]any{"conditions": conditions},
+	}
+}
+
 // Allocatable is how much of a resource the node offers.
 func (n *Node) Allocatable(resource string) int64 {
 	amount, err := strconv.ParseInt(n.fact(resourceFact(resource)), 10, 64)

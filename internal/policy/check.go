@@ -29,6 +29,7 @@ func FindProblems(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
 		problems = append(problems, fmt.Sprintf("windows of DeploymentPolicy %s cannot be used: %s",
 			p.Name, rollout.Truncate(err.Error(), maxErrorText)))
 	}
+	problems = append(problems, findAvoidProblems(p)...)
 	problems = append(problems, findWaveProblems(p)...)
 	return append(problems, findObjectProblems(p)...)
 }

@@ -39,6 +39,27 @@ func FindObjectProblems(field string, checks []v1alpha1.ObjectCheck, hasNode boo
 	return problems
 }
 
+// findAvoidProblems returns what is invalid in avoid of a policy.
+func findAvoidProblems(p *v1alpha1.DeploymentPolicy) (problems []string) {
+	add := func(field string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s of DeploymentPolicy %s cannot be used: %s", field, p.Name, rollout.Truncate(err.Error(), maxErrorText)))
+		}
+	}
+	if p.Spec.Avoid == nil {
+		return nil
+	}
+	for i, text := range p.Spec.Avoid.Labels {
+		_, err := labels.Parse(text)
+		add(fmt.Sprintf("avoid.labels[%d]", i), err)
+	}
+	if text := p.Spec.Avoid.CEL; text != "" {
+		_, err := expression.Compile(text, true)
+		add("avoid.cel", err)
+	}
+	return problems
+}
+
 // findObjectProblems returns what is invalid in the checks on objects of a policy.
 func findObjectProblems(p *v1alpha1.DeploymentPolicy) []string {
 	var problems []string

@@ -5,6 +5,7 @@ package profile
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -25,6 +26,7 @@ const (
 	fieldProof       = "proof"
 	fieldRollback    = "rollback"
 	fieldPins        = "pinImages" // a setting of the operator
+	FieldAvoid       = "avoid"
 )
 
 var reasonsOfLimits = []rollout.Reason{rollout.ReasonBudget, rollout.ReasonTopology, rollout.ReasonBatch, rollout.ReasonStopped}
@@ -40,7 +42,11 @@ var reasons = map[string][]rollout.Reason{
 	fieldProof:                 {rollout.ReasonProof, rollout.ReasonProofFailed},
 	fieldRollback:              {rollout.ReasonRolledBack},
 	fieldPins:                  {rollout.ReasonImageDigest},
+	FieldAvoid:                 {rollout.ReasonInOthersCare},
 }
+
+// Has reports whether a field is one of them.
+func (names Fields) Has(name string) bool { return slices.Contains(names, name) }
 
 // Defaults are what the fields decided, and what is by the profile of the policy.
 func (names Fields) Defaults(profile string, ofPolicy rollout.Defaults) rollout.Defaults {

@@ -6,6 +6,7 @@ package profile
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -32,6 +33,9 @@ func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy, hasPin
 	spec.DrainConfig = &drain
 	if p == nil || p.Spec.NodeMarks == nil {
 		fill(&names, fieldMarks, &spec.NodeMarks, Marks)
+	}
+	if p == nil || p.Spec.Avoid == nil {
+		names = append(names, FieldAvoid) // see Avoid
 	}
 	fill(&names, fieldReboots, &spec.ShareReboots, true)
 	if p == nil || p.Spec.Proof == nil {
@@ -73,7 +77,7 @@ func FillNodeOp(spec opv1.NodeOpSpec) (opv1.NodeOpSpec, Fields) {
 		spec.DrainOptions = &drain
 	}
 	if !hasPolicy {
-		names = append(names, fieldMarks, fieldProof)
+		names = append(names, fieldMarks, fieldProof, FieldAvoid)
 	}
 	if ptr.Deref(spec.Cordon, false) && ptr.Deref(spec.RebootOnSuccess, false) {
 		fill(&names, fieldReboots, &spec.ShareReboots, true)
@@ -92,11 +96,19 @@ func FillPolicy(spec v1alpha1.DeploymentPolicySpec) (v1alpha1.DeploymentPolicySp
 	}
 	fill(&names, fieldMarks, &spec.NodeMarks, Marks)
 	fill(&names, fieldProof, &spec.Proof, Proof)
+	fill(&names, FieldAvoid, &spec.Avoid, Avoid)
 	return spec, names
 }
 
 // Budget is that of an object without a policy and a budget.
 var Budget = v1alpha1.Budget{Percent: new(10), CountUnavailable: new(true)}
+
+// Avoid are nodes in the care of others: those cordoned by them, under maintenance or remediation by medik8s, quarantined by NVSentinel, or
+// about to be removed by an autoscaler.
+var Avoid = v1alpha1.Avoid{
+	Taints: []string{corev1.TaintNodeUnschedulable, corev1.TaintNodeOutOfService, "medik8s.io/drain", "medik8s.io/remediation", "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"},
+	Labels: []string{"dgxc.nvidia.com/nvsentinel-state"},
+}
 
 // Proof is what must be true of a node before it is given back.
 var Proof = v1alpha1.Proof{AsBefore: true}

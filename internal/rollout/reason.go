@@ -34,6 +34,7 @@ const (
 	ReasonIgnored             Reason = "Ignored"
 	ReasonTaintNotTolerated   Reason = "TaintNotTolerated"
 	ReasonNodeNotReady        Reason = "NodeNotReady"
+	ReasonInOthersCare        Reason = "InOthersCare" // somebody else has cordoned the node, or cares for it
 	ReasonNodeGone            Reason = "NodeGone"
 	ReasonImagePull           Reason = "ImagePull"
 	ReasonPulling             Reason = "Pulling" // its images are pulled before it is admitted

@@ -39,6 +39,7 @@ var remedies = map[Reason]string{
 	ReasonIgnored:             "kubectl skyhook node unignore NODE",
 	ReasonTaintNotTolerated:   "add the taint to additionalTolerations, or remove it from the node",
 	ReasonNodeNotReady:        "see kubectl describe node; it continues when the node is ready",
+	ReasonInOthersCare:        "it starts when that is gone; see avoid of the policy",
 	ReasonNodeGone:            "nothing to do",
 	ReasonImagePull:           "correct image, version or pull secret; it is retried",
 	ReasonPulling:             "it is admitted when its images are on the node; kubectl describe pod shows what the pull waits for",

@@ -14,7 +14,10 @@
 // It is in flight from admit to retire, and counts against the limit of its group meanwhile.
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Snapshot is everything that Decide may read. It is plain data that can be saved to a file and replayed.
 type Snapshot struct {
@@ -42,6 +45,12 @@ type Node struct {
 	Known    bool      // a rollout has recorded something on it; only unknown nodes are tainted as new
 	Self     bool      // runs this operator: it is the last of its class
 	Sending  bool      // an earlier plan is still being applied to it: this plan has no actions for it
+}
+
+// IsCordonedByOthers reports whether another client cordoned the node.
+func (n *Node) IsCordonedByOthers() bool {
+	isOurs := n.Kept || len(n.Holds) > 0 && !slices.ContainsFunc(n.Holds, func(h Hold) bool { return h.WasCordoned })
+	return n.Cordoned && !isOurs
 }
 
 // Hold is a cordon with an owner. The node becomes schedulable when its last hold is released, but only if it was
@@ -264,6 +273,7 @@ type Target struct {
 	Reboot   *SharedReboot // that it awaits or awaited in this admission; nil for none
 
 	Blocked       *Why // cannot be worked on: ignored, taint not tolerated, state unreadable
+	Avoided       *Why // its node is in the care of somebody else, and nothing begins there
 	Rebooted      bool // the node booted for other reasons than an interrupt, so that finished tasks are pending again
 	Leaving       bool // no longer selected: the running task ends, holds are released, the state stays
 	Gone          bool // the node does not exist

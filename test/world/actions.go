@@ -291,7 +291,8 @@ func (c *planCheck) isAwaited(s rollout.Reservation) bool {
 	return !t.Visit.Admitted && !isObserved && hasWork(t) && t.Group == s.Group && !t.Visit.FinishedAt.After(s.CountsFrom())
 }
 
-// checkBegin: nothing new begins while another target rolls back, on a node that is not ready, or in a group that begins nothing.
+// checkBegin: nothing new begins while another target rolls back, on a node that is not ready or that others care for, or in a group that
+// begins nothing.
 func (c *planCheck) checkBegin(a acting) string {
 	g, isExempt := a.group, a.rollout.Deleting || a.seen.Rollback.WithOthers
 	switch {
@@ -299,6 +300,8 @@ func (c *planCheck) checkBegin(a acting) string {
 		return "another target goes or went back"
 	case !a.was.Ready:
 		return "the node is not ready"
+	case a.seen.Avoided != nil || a.was.Cordoned && len(a.was.Holds) == 0 && !a.was.Kept && a.rollout.Defaults[rollout.ReasonInOthersCare] != "":
+		return "the node is in the care of others"
 	case a.seen.Visit.Skipped && !a.rollout.Deleting:
 		return "the target was given up"
 	case g.Frozen != nil && !(a.seen.Rollback.WithOthers && g.Frozen.Reason == rollout.ReasonHealthGate):

@@ -223,6 +223,7 @@ func (r *Run) repair() {
 	for _, key := range r.server.keys(Nodes) {
 		r.changeAsUser(Nodes, key, "neither ignored nor tainted", func(c content) {
 			delete(part(c, "metadata", "labels"), v1alpha1.LabelIgnore)
+			delete(part(c, "metadata", "labels"), quarantined)
 			if taints, isTainted := part(c, "spec")["taints"].([]any); isTainted {
 				part(c, "spec")["taints"] = slices.DeleteFunc(taints, func(t any) bool { return t.(content)["key"] == foreignTaint })
 			}

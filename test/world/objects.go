@@ -106,6 +106,9 @@ func newPolicy(random *rand.Rand) content {
 	if random.IntN(4) == 0 {
 		spec["windows"] = newWindows(random)
 	}
+	if random.IntN(3) == 0 {
+		spec["avoid"] = content{"taints": []any{"node.kubernetes.io/unschedulable"}}
+	}
 	return content{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "DeploymentPolicy", "metadata": content{"name": "policy"}, "spec": spec}
 }
 

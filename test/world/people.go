@@ -276,7 +276,10 @@ func (r *Run) deleteNodeOp(random *rand.Rand) {
 	}
 }
 
-// cordon does what kubectl cordon and kubectl uncordon do: nothing when the node is so already.
+// quarantined is the label of NVSentinel.
+const quarantined = "dgxc.nvidia.com/nvsentinel-state"
+
+// cordon does what kubectl cordon and kubectl uncordon do: nothing when the node is so already. NVSentinel sets its label, too.
 func (r *Run) cordon(random *rand.Rand) {
 	key, ok := r.pick(Nodes, random)
 	if !ok {
@@ -287,7 +290,10 @@ func (r *Run) cordon(random *rand.Rand) {
 	switch {
 	case want == isCordoned:
 	case want:
-		r.changeAsUser(Nodes, key, "cordoned", func(c content) { part(c, "spec")["unschedulable"] = true })
+		r.changeAsUser(Nodes, key, "cordoned", func(c content) {
+			part(c, "spec")["unschedulable"] = true
+			part(c, "metadata", "labels")[[]string{quarantined, "other"}[random.IntN(2)]] = "quarantined"
+		})
 		r.noteCordon(key)
 	default:
 		r.uncordon(key)
@@ -295,7 +301,10 @@ func (r *Run) cordon(random *rand.Rand) {
 }
 
 func (r *Run) uncordon(key client.ObjectKey) {
-	r.changeAsUser(Nodes, key, "uncordoned", func(c content) { delete(part(c, "spec"), "unschedulable") })
+	r.changeAsUser(Nodes, key, "uncordoned", func(c content) {
+		delete(part(c, "spec"), "unschedulable")
+		delete(part(c, "metadata", "labels"), quarantined)
+	})
 	r.truth.cordoned[r.uidOf(key)] = false
 	r.truth.unclear[r.uidOf(key)] = false
 }

@@ -105,10 +105,41 @@ type DeploymentPolicySpec struct {
 	// +optional
 	Proof *Proof `json:"proof,omitempty"`
 
+	// avoid says on which nodes nothing begins because somebody else cares for them. They count as unavailable. What has begun there is
+	// finished. Absent means none, and with profile Recommended those of docs/profiles.md; {} means none.
+	// +optional
+	Avoid *Avoid `json:"avoid,omitempty"`
+
 	// nodeMarks show other programs that a node is held for maintenance by a user of this policy. Those of the user are added.
 	// Absent means none.
 	// +optional
 	NodeMarks *NodeMarks `json:"nodeMarks,omitempty"`
+}
+
+// Avoid says which nodes are in the care of somebody else: those with one of the taints or labels, or of which the expression is true.
+type Avoid struct {
+	// taints are keys of taints, at most 20. node.kubernetes.io/unschedulable means that somebody else cordoned the node.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=316
+	Taints []string `json:"taints,omitempty"`
+
+	// labels select nodes by their labels, as kubectl -l does, such as example.com/state=broken, at most 20.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Labels []string `json:"labels,omitempty"`
+
+	// cel is an expression about the variable node, which has metadata.name and labels, spec.unschedulable and taints, and
+	// status.conditions.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	CEL string `json:"cel,omitempty"`
 }
 
 // Scope says who shares the budgets of a policy.

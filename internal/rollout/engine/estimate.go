@@ -37,7 +37,7 @@ func newEstimator(p *planner) estimator {
 
 // isEstimated reports whether a target has work that is expected to end well.
 func (t *targetState) isEstimated() bool {
-	isExcluded := t.target.Blocked != nil || t.invalid != nil || t.target.Leaving || t.hasFailed || t.isRetired
+	isExcluded := t.target.Blocked != nil || t.target.Avoided != nil && !t.target.Visit.Admitted || t.invalid != nil || t.target.Leaving || t.hasFailed || t.isRetired
 	return t.exists && t.node.Ready && !isExcluded && t.isUnfinished()
 }
 

@@ -24,7 +24,7 @@ var gates = []gate{
 	{stops: isBehindBarrier, verdict: barrierVerdict, onlyNew: true, ofRollout: true},
 	{stops: isBehindEarlier, verdict: earlierVerdict, onlyNew: true},
 	{stops: isNodeOccupied, verdict: occupiedVerdict, onlyNew: true},
-	{stops: isNodeNotReady, verdict: notReadyVerdict, onlyNew: true},
+	{stops: isNodeUnavailable, verdict: unavailableVerdict, onlyNew: true},
 }
 
 // evaluateGates returns the verdict of the first gate that stops the target. A target that passes all gates continues, or
@@ -193,11 +193,7 @@ func occupiedVerdict(t *targetState) rollout.Verdict {
 	return rollout.Verdict{Phase: rollout.PhaseWaiting, Why: t.node.occupant.rollout.reasonToWait(rollout.ReasonOccupied)}
 }
 
-func isNodeNotReady(t *targetState) bool { return !t.node.Ready }
-
-func notReadyVerdict(t *targetState) rollout.Verdict {
-	return rollout.Verdict{Phase: rollout.PhaseWaiting, Why: notReadyReason(t.node.Node)}
-}
+func isNodeUnavailable(t *targetState) bool { return t.target.Avoided != nil || !t.node.Ready }
 
 // checkClosing stops candidates within the margin before the window closes.
 func checkClosing(t *targetState) *rollout.Why {

@@ -325,6 +325,11 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 		switch key, value := splitSetting(word); key {
 		case "blocked":
 			t.Blocked = parseReason(value)
+		case "avoided":
+			t.Avoided = nil
+			if value != "no" {
+				t.Avoided = parseReason(value)
+			}
 		case "proof":
 			t.Proof = parseProof(t.Proof, value)
 		case "drift":

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strconv"
@@ -18,6 +19,10 @@ func invalidReason(text string) *rollout.Why {
 
 func notReadyReason(n *rollout.Node) rollout.Why {
 	return rollout.Why{Reason: rollout.ReasonNodeNotReady, Text: "the node is not ready", About: "Node " + n.Name}
+}
+
+func unavailableVerdict(t *targetState) rollout.Verdict {
+	return rollout.Verdict{Phase: rollout.PhaseWaiting, Why: *cmp.Or(t.target.Avoided, new(notReadyReason(t.node.Node)))}
 }
 
 // waitKey names a reason to wait for a rollout.

@@ -120,3 +120,40 @@ func TestForeignCordon(t *testing.T) {
 	cluster.Kubectl(t, "uncordon", n)
 	cluster.RemoveSkyhook(t, name)
 }
+
+// TestHandsOff: under Recommended a node is not rebooted that NVSentinel quarantines, with a cordon and a label. The other one is. It
+// stays untouched while only the cordon is left, and its turn comes within seconds when it is released.
+func TestHandsOff(t *testing.T) {
+	const name, label = "hands-off", "dgxc.nvidia.com/nvsentinel-state"
+	nodes := cluster.ShareInterruptibleNodes(t, 2)
+	taken, other := nodes[0], nodes[1]
+	boot, before := cluster.BootID(t, taken), cluster.BootID(t, other)
+	selectNodes(t, name, nodes...)
+	release := func() {
+		_, _ = cluster.TryKubectl("", "label", "node", taken, label+"-")
+		_, _ = cluster.TryKubectl("", "uncordon", taken)
+	}
+	t.Cleanup(release)
+	cluster.Kubectl(t, "cordon", taken)
+	cluster.Kubectl(t, "label", "node", taken, label+"=quarantined")
+	cluster.Apply(t, suite.Manifest(name, "\n  profile: Recommended\n  interruptionBudget: {count: 2}", interruptingPackage("{type: reboot}")))
+	cluster.WaitBoot(t, other, before)
+	cluster.EventuallyPrints(t, "the other node is complete", func(out string) bool { return out == "complete" },
+		"get", "node", other, "-o", `jsonpath={.metadata.annotations.skyhook\.nvidia\.com/status_`+name+`}`)
+	out, err := cluster.Command(suite.BuildPlugin(t), "why", taken).CombinedOutput()
+	if why := string(out); err != nil || !strings.Contains(why, "InOthersCare") || !strings.Contains(why, label) || cluster.BootID(t, taken) != boot {
+		t.Errorf("the quarantined node: boot %s, before %s: %v\n%s", cluster.BootID(t, taken), boot, err, why)
+	}
+	cluster.Kubectl(t, "label", "node", taken, label+"-")
+	time.Sleep(5 * time.Second)
+	requireStages(t, taken, "")
+	release()
+	released := time.Now()
+	cluster.EventuallyPrints(t, "the visit begins", func(record string) bool { return record != "" },
+		"get", "node", taken, "-o", `jsonpath={.metadata.annotations.skyhook\.nvidia\.com/record_`+name+`}`)
+	if late := time.Since(released); late > 5*time.Second {
+		t.Errorf("the visit begins %s after the release", late)
+	}
+	cluster.WaitComplete(t, name)
+	cluster.RemoveSkyhook(t, name)
+}
