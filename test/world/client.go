@@ -5,7 +5,6 @@ package world
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -255,7 +254,7 @@ func (c *Client) patch(o client.Object, patch client.Patch, subresource string) 
 func (s *Server) patch(r Request, patchType types.PatchType, raw []byte) (content, error) {
 	if patchType == types.JSONPatchType {
 		var steps []jsonPatchStep
-		if err := json.Unmarshal(raw, &steps); err != nil {
+		if err := utiljson.Unmarshal(raw, &steps); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		return s.serveChange(r, func(into content) error { return applySteps(into, steps) })
@@ -347,31 +346,12 @@ func applySteps(into content, steps []jsonPatchStep) error {
 		case step.Op == "replace" && !found:
 			return apierrors.NewBadRequest("there is no " + step.Path)
 		case step.Op == "add" || step.Op == "replace":
-			at[last] = runtime.DeepCopyJSONValue(convertNumbers(step.Value))
+			at[last] = runtime.DeepCopyJSONValue(step.Value)
 		default:
 			return apierrors.NewBadRequest("the world has no step " + step.Op)
 		}
 	}
 	return nil
-}
-
-// convertNumbers makes whole numbers of those that encoding/json read as floating point.
-func convertNumbers(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for key := range v {
-			v[key] = convertNumbers(v[key])
-		}
-	case []any:
-		for i := range v {
-			v[i] = convertNumbers(v[i])
-		}
-	case float64:
-		if v == float64(int64(v)) {
-			return int64(v)
-		}
-	}
-	return value
 }
 
 // SubResource returns the client of a subresource: evictions are created.

@@ -68,13 +68,13 @@ var causes = []struct {
 	{Toggle, 6, (*Run).toggle},
 	{Upgrade, 6, (*Run).upgrade},
 	{Undo, 4, (*Run).undo},
-	{DeleteSkyhook, 2, (*Run).deleteSkyhook},
+	{DeleteSkyhook, 2, deleteOne(Skyhooks)},
 	{DeleteBlocked, 3, (*Run).deleteBlocked},
 	{EditPolicy, 3, (*Run).editPolicy},
 	{ChangeScope, 2, (*Run).changeScope},
-	{DeletePolicy, 1, (*Run).deletePolicy},
+	{DeletePolicy, 1, deleteOne(Policies)},
 	{CreateNodeOp, 2, (*Run).createNodeOp},
-	{DeleteNodeOp, 1, (*Run).deleteNodeOp},
+	{DeleteNodeOp, 1, deleteOne(NodeOps)},
 	{Cordon, 5, (*Run).cordon},
 	{Mark, 6, (*Run).mark},
 	{Relabel, 2, (*Run).relabel},
@@ -82,13 +82,13 @@ var causes = []struct {
 	{Rerun, 5, (*Run).rerun},
 	{ReplaceNode, 2, (*Run).replaceNode},
 	{ReplaceAll, 1, (*Run).replaceAll},
-	{Reboot, 2, (*Run).rebootNode},
-	{BootTwice, 2, (*Run).bootTwice},
-	{NodeDown, 2, (*Run).stopNode},
-	{StickyPods, 2, (*Run).stickPods},
-	{HangPods, 4, (*Run).hangPods},
-	{HangPulls, 2, (*Run).hangPulls},
-	{RejectPods, 3, (*Run).rejectPods},
+	{Reboot, 2, onHost((*Run).rebootNode)},
+	{BootTwice, 2, onHost(func(_ *Run, h *host, _ *rand.Rand) { h.again = true })},
+	{NodeDown, 2, onHost((*Run).stopNode)},
+	{StickyPods, 2, onHost(func(_ *Run, h *host, _ *rand.Rand) { h.stuck = true })},
+	{HangPods, 4, onHost(func(_ *Run, h *host, random *rand.Rand) { h.toHang = 1 + random.IntN(2) })},
+	{HangPulls, 2, onHost(func(_ *Run, h *host, _ *rand.Rand) { h.pullsToHang = 1 })},
+	{RejectPods, 3, onHost(func(r *Run, h *host, random *rand.Rand) { h.rejectsUntil = r.turn + 3 + random.IntN(12) })},
 	{NewLeader, 2, (*Run).changeLeader},
 	{LeaderClock, 2, (*Run).changeLeaderClock},
 	{LoseRequest, 8, (*Run).loseRequest},
@@ -170,8 +170,8 @@ func (r *Run) intercept(q Request) error {
 		r.fireUpTo(r.requests)
 		r.requests++
 	}
-	if r.truth.countRequest(q); r.truth.isKilled {
-		r.truth.noteRefusal()
+	if r.truth.requests++; r.truth.isKilled {
+		r.truth.refused = true
 		return errors.New("the process has ended")
 	}
 	for i := range r.refusals {
@@ -179,7 +179,7 @@ func (r *Run) intercept(q Request) error {
 			f.left--
 			err := f.answer(q)
 			r.tracef("refused  %s: %v", q, err)
-			r.truth.noteRefusal()
+			r.truth.refused = true
 			return err
 		}
 	}
@@ -192,10 +192,6 @@ type refusal struct {
 	left    int
 	matches func(Request) bool
 	answer  func(Request) error
-}
-
-func keepRefusals(all []refusal, turn int) []refusal {
-	return slices.DeleteFunc(all, func(f refusal) bool { return f.until <= turn || f.left <= 0 })
 }
 
 // endEvents ends everything that events began and that nobody would end, as administrators do.

@@ -183,9 +183,12 @@ func (r *Run) pause(random *rand.Rand) {
 	}
 }
 
-func (r *Run) deleteSkyhook(random *rand.Rand) {
-	if key, ok := r.pick(Skyhooks, random); ok {
-		r.deleteAsUser(Skyhooks, key)
+// deleteOne deletes one of the objects of a kind.
+func deleteOne(k Kind) func(*Run, *rand.Rand) {
+	return func(r *Run, random *rand.Rand) {
+		if key, ok := r.pick(k, random); ok {
+			r.deleteAsUser(k, key)
+		}
 	}
 }
 
@@ -218,7 +221,7 @@ func (r *Run) deleteBlocked(random *rand.Rand) {
 	case 5:
 		r.refusePods(random)
 	case 6:
-		r.deletePolicy(random)
+		deleteOne(Policies)(r, random)
 	}
 	r.deleteAsUser(Skyhooks, key)
 }
@@ -260,20 +263,8 @@ func (r *Run) changeScope(random *rand.Rand) {
 	})
 }
 
-func (r *Run) deletePolicy(random *rand.Rand) {
-	if key, ok := r.pick(Policies, random); ok {
-		r.deleteAsUser(Policies, key)
-	}
-}
-
 func (r *Run) createNodeOp(random *rand.Rand) {
 	r.createAsUser(NodeOps, newNodeOp(fmt.Sprintf("op%d", random.IntN(3)), random, r.hasPolicy()))
-}
-
-func (r *Run) deleteNodeOp(random *rand.Rand) {
-	if key, ok := r.pick(NodeOps, random); ok {
-		r.deleteAsUser(NodeOps, key)
-	}
 }
 
 // quarantined is the label of NVSentinel.
@@ -399,65 +390,28 @@ func (r *Run) replace(key client.ObjectKey, random *rand.Rand) {
 	}
 }
 
-func (r *Run) pickHost(random *rand.Rand) (*host, client.ObjectKey, bool) {
-	key, ok := r.pick(Nodes, random)
-	if !ok {
-		return nil, key, false
+// onHost lets something happen to the host of a node.
+func onHost(happen func(*Run, *host, *rand.Rand)) func(*Run, *rand.Rand) {
+	return func(r *Run, random *rand.Rand) {
+		if key, ok := r.pick(Nodes, random); ok {
+			r.tracef("on node %s", key.Name)
+			happen(r, r.host(key.Name), random)
+		}
 	}
-	return r.host(key.Name), key, true
 }
 
-func (r *Run) rebootNode(random *rand.Rand) {
-	if h, key, ok := r.pickHost(random); ok && h.downFor >= 0 {
+func (r *Run) rebootNode(h *host, random *rand.Rand) {
+	if h.downFor >= 0 {
 		h.boots++
 		h.downFor = 1 + random.IntN(3)
-		r.tracef("Node %s reboots", key.Name)
 	}
 }
 
-func (r *Run) bootTwice(random *rand.Rand) {
-	if h, key, ok := r.pickHost(random); ok {
-		h.again = true
-		r.tracef("Node %s will boot twice", key.Name)
-	}
-}
-
-func (r *Run) hangPods(random *rand.Rand) {
-	if h, key, ok := r.pickHost(random); ok {
-		h.toHang = 1 + random.IntN(2)
-		r.tracef("Node %s: the next %d pods hang", key.Name, h.toHang)
-	}
-}
-
-func (r *Run) hangPulls(random *rand.Rand) {
-	if h, key, ok := r.pickHost(random); ok {
-		h.pullsToHang = 1
-		r.tracef("Node %s: the next pod that pulls images hangs", key.Name)
-	}
-}
-
-func (r *Run) rejectPods(random *rand.Rand) {
-	if h, key, ok := r.pickHost(random); ok {
-		h.rejectsUntil = r.turn + 3 + random.IntN(12)
-		r.tracef("Node %s rejects pods", key.Name)
-	}
-}
-
-func (r *Run) stopNode(random *rand.Rand) {
-	if h, key, ok := r.pickHost(random); ok {
-		h.boots++
-		h.downFor = -1
-		if random.IntN(2) == 0 {
-			h.downFor = 5 + random.IntN(15)
-		}
-		r.tracef("Node %s stops", key.Name)
-	}
-}
-
-func (r *Run) stickPods(random *rand.Rand) {
-	if h, key, ok := r.pickHost(random); ok {
-		h.stuck = true
-		r.tracef("Node %s: pods do not end", key.Name)
+func (r *Run) stopNode(h *host, random *rand.Rand) {
+	h.boots++
+	h.downFor = -1
+	if random.IntN(2) == 0 {
+		h.downFor = 5 + random.IntN(15)
 	}
 }
 

@@ -5,10 +5,10 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -150,7 +150,7 @@ func (r *Run) newLeader() *leader {
 		Live: api, Cached: all, CachedNodeOps: nodeOps, Client: api, Parallel: 1, Clock: clock, LedgerInterval: 500 * time.Millisecond,
 		OnDifference: func(text string) { r.violate("what is kept is what would be compiled anew", "%s", text) },
 	})
-	l.loop = controller.NewLoop(c, recorder{r}, clock, logr.Discard(), r.checkPlan)
+	l.loop = controller.NewLoop(c, recorder{r: r}, clock, logr.Discard(), r.checkPlan)
 	return l
 }
 
@@ -167,23 +167,14 @@ func (r *Run) config() plan.Config {
 }
 
 // recorder keeps the events of the operator in the trace.
-type recorder struct{ r *Run }
-
-var _ record.EventRecorder = recorder{}
+type recorder struct {
+	record.EventRecorder // nil: the loop calls nothing else
+	r                    *Run
+}
 
 // Event notes an event.
 func (e recorder) Event(_ runtime.Object, eventType, reason, message string) {
 	e.r.tracef("event %s %s %s", eventType, reason, message)
-}
-
-// Eventf notes an event.
-func (e recorder) Eventf(o runtime.Object, eventType, reason, format string, args ...any) {
-	e.Event(o, eventType, reason, fmt.Sprintf(format, args...))
-}
-
-// AnnotatedEventf notes an event.
-func (e recorder) AnnotatedEventf(o runtime.Object, _ map[string]string, eventType, reason, format string, args ...any) {
-	e.Event(o, eventType, reason, fmt.Sprintf(format, args...))
 }
 
 // step is one turn: what happens on hosts, what the caches show of it, and a pass of the leader.
@@ -194,7 +185,7 @@ func (r *Run) step() {
 	r.advanceCaches()
 	r.pass()
 	r.fireUpTo(1 << 30)
-	r.refusals = keepRefusals(r.refusals, r.turn)
+	r.refusals = slices.DeleteFunc(r.refusals, func(f refusal) bool { return f.until <= r.turn || f.left <= 0 })
 	r.now = r.now.Add(time.Duration(1+r.random("clock", r.turn).IntN(15)) * time.Second)
 }
 
@@ -323,13 +314,4 @@ func errText(err error) string {
 		return "ok"
 	}
 	return err.Error()
-}
-
-// IsViolation reports whether an error is a broken invariant, and of which rule.
-func IsViolation(err error) (rule string, is bool) {
-	var v *Violation
-	if errors.As(err, &v) {
-		return v.Rule, true
-	}
-	return "", false
 }

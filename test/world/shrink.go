@@ -5,6 +5,7 @@ package world
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,12 +18,12 @@ import (
 
 // Shrink leaves out the events of a failed run without which it breaks the same rule, and returns the run that is left.
 func (r *Run) Shrink() *Run {
-	rule, _ := IsViolation(r.err)
+	rule := ruleOf(r.err)
 	best := r
 	for _, size := range []int{8, 4, 2, 1} {
 		for at := 0; at < len(best.Events); {
 			fewer := best.With(slices.Delete(slices.Clone(best.Events), at, min(at+size, len(best.Events))))
-			if got, _ := IsViolation(fewer.Play()); got == rule {
+			if ruleOf(fewer.Play()) == rule {
 				best = fewer
 			} else {
 				at += size
@@ -30,6 +31,14 @@ func (r *Run) Shrink() *Run {
 		}
 	}
 	return best
+}
+
+// ruleOf is the name of the rule that a run broke.
+func ruleOf(err error) string {
+	if v, isViolation := errors.AsType[*Violation](err); isViolation {
+		return v.Rule
+	}
+	return ""
 }
 
 // Scenario is the run in words: its events and what it broke.

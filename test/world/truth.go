@@ -61,9 +61,7 @@ func newTruth() truth {
 	}
 }
 
-func (t *truth) beginPass()           { t.requests, t.refused, t.writes, t.unchanged = 0, false, 0, nil }
-func (t *truth) countRequest(Request) { t.requests++ }
-func (t *truth) noteRefusal()         { t.refused = true }
+func (t *truth) beginPass() { t.requests, t.refused, t.writes, t.unchanged = 0, false, 0, nil }
 func (t *truth) forgetAdmission(uid, skyhook string) {
 	set(t.admitted, uid, skyhook, false)
 	t.voided[uid+skyhook] = t.admission[uid+skyhook]
