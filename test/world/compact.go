@@ -32,7 +32,7 @@ func (r *Run) stepCompact(p *corev1.Pod, h *host, random *rand.Rand) {
 	hasBegun := status.State.Waiting == nil
 	isFirst := at == 0 && !hasBegun
 	isStopped := at > 0 && status.State.Running == nil && p.Annotations[podstate.AnnotationStop] != ""
-	message := ""
+	message := string(pack.Message{Outcome: pack.Succeeded, Boot: h.bootID()}.Encode())
 	if stages[at].Container == "interrupt" {
 		proof, isDone := r.interrupt(p, &p.Spec.Containers[0], h)
 		if !isDone {

@@ -39,6 +39,7 @@ const (
 	Reboot          Cause = "a node reboots by itself"
 	BootTwice       Cause = "the next reboot of a node is followed by another one"
 	NodeDown        Cause = "a node stops and does not come back by itself"
+	CrashCommands   Cause = "nodes crash around commands of NodeOps that share reboots, and report their new boot late"
 	StickyPods      Cause = "pods on a node do not end when they are deleted"
 	HangPods        Cause = "the next pods on a node hang in their phase until they are deleted"
 	HangPulls       Cause = "a pod that pulls images before the turn of a node hangs until it is deleted: in the end by a person"
@@ -85,6 +86,7 @@ var causes = []struct {
 	{Reboot, 2, onHost((*Run).rebootNode)},
 	{BootTwice, 2, onHost(func(_ *Run, h *host, _ *rand.Rand) { h.again = true })},
 	{NodeDown, 2, onHost((*Run).stopNode)},
+	{CrashCommands, 3, (*Run).crashCommands},
 	{StickyPods, 2, onHost(func(_ *Run, h *host, _ *rand.Rand) { h.stuck = true })},
 	{HangPods, 4, onHost(func(_ *Run, h *host, random *rand.Rand) { h.toHang = 1 + random.IntN(2) })},
 	{HangPulls, 2, onHost(func(_ *Run, h *host, _ *rand.Rand) { h.pullsToHang = 1 })},

@@ -27,6 +27,7 @@ import (
 type host struct {
 	boots               int
 	downFor             int             // turns until it is back; below 0: it does not come back by itself
+	silentFor           int             // turns that it works after a boot before its node reports anything
 	stuck               bool            // its pods do not end when they are deleted
 	again               bool            // the next reboot is followed by another one at once
 	toHang, pullsToHang int             // so many of the next pods hang until they are deleted; of those that pull images
@@ -34,7 +35,7 @@ type host struct {
 	rejectsUntil        int             // the turn from which on its kubelet accepts pods
 
 	rebooted map[string]pack.Reboot // by interrupt id: recorded by the agent on the host
-	prepared map[string]int         // by Skyhook and package: the boot in which its last stage before an interrupt succeeded
+	prepared map[string]int         // by Skyhook and package, or Job: the boot in which its last stage before an interrupt succeeded, or its command
 }
 
 func (h *host) bootID() string { return fmt.Sprintf("boot-%d", h.boots) }
@@ -90,6 +91,10 @@ func (r *Run) stepNode(key client.ObjectKey) {
 			h.again, h.downFor = false, 2
 			h.boots++
 		}
+	}
+	if h.downFor == 0 && h.silentFor > 0 {
+		h.silentFor--
+		return
 	}
 	n := view(r, r.server.objects[Nodes.Kind][key], &corev1.Node{}).DeepCopy()
 	ready := corev1.ConditionTrue
@@ -153,7 +158,7 @@ func (r *Run) stepPod(p *corev1.Pod) {
 	case p.Labels[opv1.LabelPreflight] == "true":
 		r.finish(p, random, 0, "")
 	case metav1.GetControllerOf(p) != nil && metav1.GetControllerOf(p).Kind == Jobs.Kind:
-		r.finish(p, random, 15, "")
+		r.stepCommand(p, h, random)
 	case p.Labels[v1alpha1.LabelDrift] != "":
 		r.stepCheck(p, random)
 	case p.Labels[v1alpha1.LabelPrepull] != "":
@@ -233,7 +238,7 @@ func (r *Run) stepPackage(p *corev1.Pod, h *host, random *rand.Rand) {
 	if r.isQuiet {
 		chance = 99
 	}
-	message := ""
+	message := string(pack.Message{Outcome: pack.Succeeded, Boot: h.bootID()}.Encode())
 	if p.Spec.InitContainers[0].Name == "interrupt" {
 		proof, isDone := r.interrupt(p, &p.Spec.InitContainers[0], h)
 		if !isDone {

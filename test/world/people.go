@@ -403,7 +403,7 @@ func onHost(happen func(*Run, *host, *rand.Rand)) func(*Run, *rand.Rand) {
 func (r *Run) rebootNode(h *host, random *rand.Rand) {
 	if h.downFor >= 0 {
 		h.boots++
-		h.downFor = 1 + random.IntN(3)
+		h.downFor, h.silentFor = 1+random.IntN(3), random.IntN(4)
 	}
 }
 

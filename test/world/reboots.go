@@ -5,11 +5,17 @@ package world
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
+	"github.com/skyhook-k8s/skyhook/test/kubelet"
 )
 
 // notePodStage notes that the stage of a pod succeeded.
@@ -47,6 +53,61 @@ func (r *Run) owesReboot(node, skyhook, key string) bool {
 	}
 	effect := rec.Packages[key].Effect
 	return effect != nil && effect.Type == v1alpha1.InterruptReboot
+}
+
+// stepCommand takes the pod of a Job one step further. Its first container may say in which boot it runs. What runs while the host crashes
+// fails.
+func (r *Run) stepCommand(p *corev1.Pod, h *host, random *rand.Rand) {
+	if kubelet.Create(p); kubelet.HasEnded(p) {
+		return
+	}
+	first := kubelet.Status(p, 0)
+	speaks := first.Name == nodeop.ContainerBoot
+	if speaks && first.State.Terminated == nil {
+		r.crash(h, random) // before the command begins
+		kubelet.End(p, 0, 0, string(pack.Kairos{BootID: h.bootID()}.Encode()), r.now)
+		r.writeStatus(Pods, p)
+		r.crash(h, random) // while it runs
+		return
+	}
+	if speaks && first.State.Terminated.Message != string(pack.Kairos{BootID: h.bootID()}.Encode()) {
+		kubelet.EndAll(p, 137, "", r.now)
+		r.writeStatus(Pods, p)
+		return
+	}
+	r.finish(p, random, 15, "")
+	h.prepared[metav1.GetControllerOf(p).Name] = h.boots
+	if speaks {
+		r.crash(h, random) // after it ended
+	}
+}
+
+// crash lets a host crash, perhaps, and boot so fast that its node is never down.
+func (r *Run) crash(h *host, random *rand.Rand) {
+	if r.crashes && !r.isQuiet && random.IntN(3) == 0 {
+		h.boots++
+		h.silentFor = 1 + random.IntN(6)
+		r.tracef("the host crashes, and is in %s", h.bootID())
+	}
+}
+
+// crashCommands lets nodes crash from now on around the commands of NodeOps, of which two share reboots.
+func (r *Run) crashCommands(random *rand.Rand) {
+	r.crashes = true
+	for _, name := range []string{"op0", "op1"} {
+		op := newNodeOp(name, random, false)
+		op["spec"].(content)["rebootOnSuccess"], op["spec"].(content)["shareReboots"] = true, true
+		r.createAsUser(NodeOps, op)
+	}
+}
+
+// checkOpReboot: a NodeOp that reboots is complete on a node when its host booted since the command ended, whoever rebooted it.
+func (r *Run) checkOpReboot(nodeName, text string) {
+	rec, _ := node.ParseNodeOpRecord(text)
+	h := r.host(nodeName)
+	if boot, isKnown := h.prepared[rec.Job]; isKnown && boot == h.boots && rec.Reboot.Is(node.StepDone) && !r.hasForgery() {
+		r.violate("each owed reboot is proven", "Job %s ended in boot %d, in which node %s needs no reboot any more", rec.Job, boot, nodeName)
+	}
 }
 
 // hasForgery reports whether somebody writes to the annotations of a node in this run.

@@ -53,6 +53,7 @@ type Run struct {
 	pending        []Event // that have not happened yet, in their order
 	requests       int     // of this turn's pass
 	provesTogether bool    // a node is validated when all that works there is complete
+	crashes        bool    // nodes crash around the commands of NodeOps
 	refusals       []refusal
 	err            error // the first violation
 
@@ -111,7 +112,7 @@ func (r *Run) violate(rule, format string, args ...any) {
 
 // Play carries out the whole run and returns the first violation.
 func (r *Run) Play() error {
-	r.turn, r.isQuiet, r.err, r.refusals, r.standby, r.provesTogether = 0, false, nil, nil, nil, false
+	r.turn, r.isQuiet, r.err, r.refusals, r.standby, r.provesTogether, r.crashes = 0, false, nil, nil, nil, false, false
 	r.now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r.hosts, r.truth, r.pending, r.typed, r.specs = map[string]*host{}, newTruth(), r.Events, map[string]client.Object{}, map[string]content{}
 	server, err := NewServer(func() time.Time { return r.now })

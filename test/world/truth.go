@@ -135,6 +135,9 @@ func (r *Run) onNodeWrite(w Write) {
 		if skyhook, is := strings.CutPrefix(key, v1alpha1.PrefixRecord); is {
 			r.noteRecord(w, uid, skyhook, text)
 		}
+		if strings.HasPrefix(key, opv1.PrefixRecord) {
+			r.checkOpReboot(w.Name, text)
+		}
 	}
 	r.checkNote(w)
 	was, _ := nestedMap(w.Before, "spec")["unschedulable"].(bool)
