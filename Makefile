@@ -274,8 +274,9 @@ skew: ## mix operator, agent and plugin of this tree and of the release PREVIOUS
 	  go run ./hack/mkimage --only operator,agent --platform $(NATIVE) --revision $(PREVIOUS) --out dist/images
 	SKYHOOK_E2E_PREVIOUS=$(CURDIR)/dist/previous $(MAKE) e2e E2E="-run TestPreviousRelease ./skyhook"
 
-# The seed decides which faults happen when; a run prints its seed. SKYHOOK_E2E_CLUSTER names a cluster with four nodes and a proxy to use.
-# UNDISTURBED names a file that keeps how the undisturbed round of this tree ends, so that the next run need not begin with it.
+# The seed decides which faults happen when, and the profile: Recommended if it is even, Compatible if it is odd. A run prints its seed.
+# SKYHOOK_E2E_CLUSTER names a cluster with four nodes and a proxy to use.
+# UNDISTURBED names a file that keeps how the undisturbed round of each profile ends in this tree, so that the next run need not begin with it.
 .PHONY: chaos
 chaos: image ## break the operator, the control plane and four real nodes for FOR (30m) while work runs, from a SEED (needs root)
 	@cluster() { go run -C $(CURDIR)/test/cluster . --name chaos "$$@"; }; \

@@ -31,9 +31,9 @@ controllerManager:
   - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 5}
 `
 
-// Tests say what they want of an object. What a new user gets is tested by the quick start and by `make disasters`.
+// Tests say what they want of an object. What a new user gets is tested by the quick start, `make chaos` and `make disasters`.
 func (c *Cluster) installOperator(flags ...string) error {
-	return c.installChart("chart", append(flags, "--set", "profile=Compatible")...)
+	return c.installChart("chart", slices.Concat([]string{"--set", "profile=Compatible"}, flags)...)
 }
 
 // InstallChart installs the chart in a directory, or goes over to it.
@@ -69,10 +69,10 @@ func (c *Cluster) ImageFlags() []string {
 	return append(flags, "--set", "controllerManager.manager.image.pullPolicy=Always")
 }
 
-// ScaleOperator changes the number of operators, and perhaps settings, for the rest of the test.
-func (c *Cluster) ScaleOperator(t *testing.T, replicas int, settings ...string) {
+// ScaleOperator changes the number of operators, and perhaps other values of the chart, for the rest of the test.
+func (c *Cluster) ScaleOperator(t *testing.T, replicas int, values ...string) {
 	t.Helper()
-	c.setOperator(t, settings, "--set", fmt.Sprintf("controllerManager.replicas=%d", replicas))
+	c.setOperator(t, nil, "--set", strings.Join(append(values, fmt.Sprintf("controllerManager.replicas=%d", replicas)), ","))
 }
 
 // SetOperator changes settings of the operator, such as podLayout=Compact, for the rest of the test. No other test may run meanwhile.
