@@ -38,7 +38,7 @@ func (c *compiler) addNodeOps() {
 		var shared rollout.Ledger
 		limits := v1alpha1.Budget{}
 		if concurrency := op.Spec.Concurrency; concurrency != nil { // also 0, which says that all nodes may begin
-			limits.Count = new(int(*concurrency))
+			limits.Count = new(int64(*concurrency))
 		}
 		if by != nil {
 			in.PolicyProblems = policy.FindProblems(by, c.snapshot.Now)

@@ -250,8 +250,8 @@ func addNodeOp(o *Objects, hasPolicy bool) {
 	op.Status.Phase = opv1.PhaseRunning
 	if hasPolicy {
 		p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful", UID: "policy"}}
-		p.Spec.Default.Budget.Count = new(10)
-		p.Spec.Compartments = []v1alpha1.Compartment{{Name: "gpu", Selector: v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "gpu"}}, Budget: v1alpha1.Budget{Count: new(5)}}}
+		p.Spec.Default.Budget.Count = new(int64(10))
+		p.Spec.Compartments = []v1alpha1.Compartment{{Name: "gpu", Selector: v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "gpu"}}, Budget: v1alpha1.Budget{Count: new(int64(5))}}}
 		o.Policies, op.Spec.DeploymentPolicy = append(o.Policies, p), p.Name
 	}
 	o.NodeOps = append(o.NodeOps, op)

@@ -26,7 +26,7 @@ func TestDefaultPolicyIsCreated(t *testing.T) {
 		return &policyCreator{client: s.Client, name: name, spec: spec, log: funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{})}
 	}
 	const spec = `{"default":{"budget":{"percent":10},"strategy":{"fixed":{"initialBatch":5,"failureThreshold":1}}}}`
-	percent := func() int {
+	percent := func() int32 {
 		p := &v1alpha1.DeploymentPolicy{}
 		s.Must(s.Client.Get(context.Background(), client.ObjectKey{Name: "careful"}, p))
 		return *p.Spec.Default.Budget.Percent

@@ -60,9 +60,9 @@ func (w gaugeWriter) writeStatus(t skyhookSample) {
 	name := t.skyhook.Name
 	for _, s := range statuses {
 		w.write(gaugeStatus, boolToInt(t.status.Status == s), name, string(s))
-		w.write(gaugeNodeStatus, t.status.NodeCounts[s], name, string(s))
+		w.write(gaugeNodeStatus, int(t.status.NodeCounts[s]), name, string(s))
 	}
-	w.write(gaugeNodeTarget, t.status.NodesTotal, name)
+	w.write(gaugeNodeTarget, int(t.status.NodesTotal), name)
 }
 
 func (w gaugeWriter) writePackages(t skyhookSample) {
@@ -93,9 +93,9 @@ func (w gaugeWriter) writeCompartments(policies []*v1alpha1.DeploymentPolicy, t 
 		if strategy == "" {
 			strategy = "unknown"
 		}
-		sample := compartmentSample{s.Matched, s.Ceiling, s.InProgress, s.Completed, s.ProgressPercent, 1, 0, false}
+		sample := compartmentSample{int(s.Matched), int(s.Ceiling), int(s.InProgress), int(s.Completed), int(s.ProgressPercent), 1, 0, false}
 		if b := s.BatchState; b != nil {
-			sample.batch, sample.failures, sample.isStopped = b.CurrentBatch, b.ConsecutiveFailures, b.ShouldStop
+			sample.batch, sample.failures, sample.isStopped = int(b.CurrentBatch), int(b.ConsecutiveFailures), b.ShouldStop
 		}
 		w.writeCompartment(skyhookCompartments, sample, t.skyhook.Name, policy, c, strategy)
 	}

@@ -127,9 +127,9 @@ func (w gaugeWriter) writeNodeOpCompartments(s nodeOpSample) {
 	policy := cmp.Or(s.op.Spec.DeploymentPolicy, "none")
 	for _, name := range slices.Sorted(maps.Keys(s.status.CompartmentStatuses)) {
 		c := s.status.CompartmentStatuses[name]
-		sample := compartmentSample{c.Matched, c.Ceiling, c.InProgress, c.Completed, c.ProgressPercent, 1, 0, false}
+		sample := compartmentSample{int(c.Matched), int(c.Ceiling), int(c.InProgress), int(c.Completed), int(c.ProgressPercent), 1, 0, false}
 		if b := c.BatchState; b != nil {
-			sample.batch, sample.failures, sample.isStopped = b.CurrentBatch, b.ConsecutiveFailures, b.ShouldStop
+			sample.batch, sample.failures, sample.isStopped = int(b.CurrentBatch), int(b.ConsecutiveFailures), b.ShouldStop
 		}
 		w.writeCompartment(nodeOpCompartments, sample, s.op.Namespace, s.op.Name, policy, name)
 	}

@@ -61,7 +61,7 @@ func stoppedSample(now time.Time) skyhookSample {
 		policy:  "canary",
 		status: v1alpha1.SkyhookStatus{
 			Status: v1alpha1.StatusErroring, NodesTotal: 9,
-			NodeCounts: map[v1alpha1.Status]int{v1alpha1.StatusComplete: 4, v1alpha1.StatusErroring: 3, v1alpha1.StatusWaiting: 2},
+			NodeCounts: map[v1alpha1.Status]int32{v1alpha1.StatusComplete: 4, v1alpha1.StatusErroring: 3, v1alpha1.StatusWaiting: 2},
 			CompartmentStatuses: map[string]v1alpha1.CompartmentStatus{
 				"gpu": {Matched: 9, Ceiling: 3, InProgress: 3, Completed: 4, ProgressPercent: 44, BatchState: &v1alpha1.BatchState{
 					CurrentBatch: 3, ConsecutiveFailures: 2, ShouldStop: true}},

@@ -241,9 +241,9 @@ func toRequirements(terms []corev1.NodeSelectorTerm) ([]metav1.LabelSelectorRequ
 func (c *kuredConverter) convertPace() {
 	concurrency := max(c.number("concurrency"), 1)
 	c.spec.Concurrency = &concurrency
-	c.setPolicy(int(concurrency))
+	c.setPolicy(int64(concurrency))
 	if ttl := c.duration("lock-ttl"); ttl > 0 {
-		seconds, all := int32(min(wholeSeconds(ttl), math.MaxInt32)), 100
+		seconds, all := int32(min(wholeSeconds(ttl), math.MaxInt32)), int32(100)
 		c.spec.RebootTimeoutSeconds = &seconds
 		c.Policy.Spec.Default.Budget = v1alpha1.Budget{Percent: &all}
 	}

@@ -32,7 +32,7 @@ func (m *Manifests) addGap(field, format string, args ...any) {
 }
 
 // setPolicy gives the NodeOp a policy with a budget of so many nodes.
-func (m *Manifests) setPolicy(budget int) {
+func (m *Manifests) setPolicy(budget int64) {
 	name := m.NodeOp.Namespace + "-" + m.NodeOp.Name
 	m.Policy = &v1alpha1.DeploymentPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "DeploymentPolicy"},

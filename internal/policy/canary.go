@@ -112,7 +112,7 @@ func canarySize(canary *v1alpha1.Canary, nodes int) int {
 	if canary.Percent == nil {
 		return valueOr(canary.Count, 1)
 	}
-	return max(1, nodes**canary.Percent/100)
+	return max(1, nodes*int(*canary.Percent)/100)
 }
 
 // findCanaryGroup returns the group of a node in a canary compartment. A node that is no longer selected, or that a label or a taint

@@ -173,10 +173,10 @@ func (c *compartment) budgetLimit(nodes int) int {
 	if !hasNodes {
 		return 0
 	}
-	return max(1, nodes**percent/100)
+	return max(1, nodes*int(*percent)/100)
 }
 
-func isZero(value *int) bool { return value != nil && *value == 0 }
+func isZero[T int32 | int64](value *T) bool { return value != nil && *value == 0 }
 
 // rolloutPace returns the strategy, with its defaults.
 func (c *compartment) rolloutPace() rollout.Pace {
@@ -204,9 +204,9 @@ func (c *compartment) rolloutPace() rollout.Pace {
 	return pace
 }
 
-func valueOr(value *int, otherwise int) int {
+func valueOr[T int32 | int64](value *T, otherwise int) int {
 	if value == nil {
 		return otherwise
 	}
-	return *value
+	return int(*value)
 }

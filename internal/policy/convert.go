@@ -25,7 +25,7 @@ func ReadLedger(owner rollout.Ref, a *v1alpha1.Admission) rollout.Ledger {
 	l.Epoch = a.Epoch
 	for _, s := range a.Seats {
 		l.Admitting = append(l.Admitting, rollout.Reservation{
-			Rollout: cmp.Or(rollout.ParseRef(s.Rollout), owner), Node: s.Node, Order: s.Order, Batch: s.Batch, Since: s.Since.Time,
+			Rollout: cmp.Or(rollout.ParseRef(s.Rollout), owner), Node: s.Node, Order: int(s.Order), Batch: s.Batch, Since: s.Since.Time,
 			Group: rollout.GroupRef{Owner: owner, Compartment: cmp.Or(s.Compartment, v1alpha1.DefaultCompartment)},
 		})
 	}
@@ -36,7 +36,7 @@ func ReadLedger(owner rollout.Ref, a *v1alpha1.Admission) rollout.Ledger {
 func ToAdmission(l rollout.Ledger) *v1alpha1.Admission {
 	out := &v1alpha1.Admission{Epoch: l.Epoch}
 	for _, r := range l.Admitting {
-		seat := v1alpha1.Seat{Node: r.Node, Order: r.Order, Batch: r.Batch, Since: metav1.NewTime(r.Since.UTC().Truncate(time.Second))}
+		seat := v1alpha1.Seat{Node: r.Node, Order: int32(r.Order), Batch: r.Batch, Since: metav1.NewTime(r.Since.UTC().Truncate(time.Second))}
 		if r.Rollout != l.Owner {
 			seat.Rollout = r.Rollout.String()
 		}
@@ -51,10 +51,10 @@ func ToAdmission(l rollout.Ledger) *v1alpha1.Admission {
 // ReadMemory returns what a status says of the earlier batches of a compartment.
 func ReadMemory(compartments map[string]v1alpha1.CompartmentStatus, memory v1alpha1.Memory, compartment string) rollout.Memory {
 	m := memory.Batches[compartment]
-	out := rollout.Memory{StoppedBy: m.StoppedBy, Open: m.Open, From: m.From, Gone: m.Gone, For: rollout.Versions(m.Rollout), Resumed: m.Resumed}
+	out := rollout.Memory{StoppedBy: m.StoppedBy, Open: int(m.Open), From: m.From, Gone: int(m.Gone), For: rollout.Versions(m.Rollout), Resumed: m.Resumed}
 	if b := compartments[compartment].BatchState; b != nil {
-		out.Batch, out.ConsecutiveFailures, out.Completed, out.Failed = b.CurrentBatch, b.ConsecutiveFailures, b.CompletedNodes, b.FailedNodes
-		out.LastSize, out.LastFailed, out.Stopped = b.LastBatchSize, b.LastBatchFailed, b.ShouldStop
+		out.Batch, out.ConsecutiveFailures, out.Completed, out.Failed = int(b.CurrentBatch), int(b.ConsecutiveFailures), int(b.CompletedNodes), int(b.FailedNodes)
+		out.LastSize, out.LastFailed, out.Stopped = int(b.LastBatchSize), b.LastBatchFailed, b.ShouldStop
 	}
 	return out
 }
@@ -63,21 +63,21 @@ func ReadMemory(compartments map[string]v1alpha1.CompartmentStatus, memory v1alp
 // status of the predecessor.
 func toBatchState(m rollout.Memory) *v1alpha1.BatchState {
 	return &v1alpha1.BatchState{
-		CurrentBatch: max(1, m.Batch), ConsecutiveFailures: m.ConsecutiveFailures, CompletedNodes: m.Completed, FailedNodes: m.Failed,
-		LastBatchSize: m.LastSize, LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped,
+		CurrentBatch: int32(max(1, m.Batch)), ConsecutiveFailures: int32(m.ConsecutiveFailures), CompletedNodes: int32(m.Completed), FailedNodes: int32(m.Failed),
+		LastBatchSize: int32(m.LastSize), LastBatchFailed: m.LastFailed, ShouldStop: m.Stopped,
 	}
 }
 
 // ToCompartmentStatus converts the report of a group for a status.
 func ToCompartmentStatus(g rollout.GroupReport) v1alpha1.CompartmentStatus {
 	out := v1alpha1.CompartmentStatus{
-		Matched: g.Matched, Ceiling: g.Ceiling, InProgress: g.Busy, Completed: g.Finished, BatchState: toBatchState(g.Memory),
+		Matched: int32(g.Matched), Ceiling: int64(g.Ceiling), InProgress: int32(g.Busy), Completed: int32(g.Finished), BatchState: toBatchState(g.Memory),
 	}
 	if g.Ceiling == rollout.Unlimited {
-		out.Ceiling = g.Matched
+		out.Ceiling = int64(g.Matched)
 	}
 	if g.Matched > 0 {
-		out.ProgressPercent = 100 * g.Finished / g.Matched
+		out.ProgressPercent = int32(100 * g.Finished / g.Matched)
 	}
 	if g.Why != nil {
 		out.Reason, out.Message = string(g.Why.Reason), g.Why.Text
@@ -97,7 +97,7 @@ func ToCompartmentStatuses(owner rollout.Ref, groups []rollout.GroupReport) (out
 		}
 		m := g.Memory
 		out[g.Group.Compartment] = ToCompartmentStatus(g)
-		memory[g.Group.Compartment] = v1alpha1.BatchMemory{StoppedBy: m.StoppedBy, Open: m.Open, From: m.From, Gone: m.Gone, Rollout: string(m.For), Resumed: m.Resumed}
+		memory[g.Group.Compartment] = v1alpha1.BatchMemory{StoppedBy: m.StoppedBy, Open: int32(m.Open), From: m.From, Gone: int32(m.Gone), Rollout: string(m.For), Resumed: m.Resumed}
 	}
 	return out, memory
 }

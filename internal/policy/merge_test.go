@@ -52,7 +52,7 @@ func TestAddUnavailable(t *testing.T) {
 
 // TestCountUnavailable checks which groups count nodes that are unavailable for other reasons.
 func TestCountUnavailable(t *testing.T) {
-	one := 1
+	one := int64(1)
 	fixed := v1alpha1.Strategy{Fixed: &v1alpha1.FixedStrategy{}}
 	budget := func(counts bool) v1alpha1.Budget { return v1alpha1.Budget{Count: &one, CountUnavailable: &counts} }
 	for _, c := range []struct {
@@ -88,12 +88,12 @@ func TestCountUnavailable(t *testing.T) {
 
 // TestOverlap checks that the most careful of several compartments gets the node, however many labels a selector has.
 func TestOverlap(t *testing.T) {
-	n := func(i int) *int { return &i }
+	n := func(i int64) *int64 { return &i }
 	all := v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "1"}}
 	narrow := v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "1", "b": "2"}}
 	fixed, linear := &v1alpha1.Strategy{Fixed: &v1alpha1.FixedStrategy{}}, &v1alpha1.Strategy{Linear: &v1alpha1.LinearStrategy{}}
 	exponential := &v1alpha1.Strategy{Exponential: &v1alpha1.ExponentialStrategy{}}
-	of := func(name string, selector v1alpha1.LabelSelector, count int, s *v1alpha1.Strategy) v1alpha1.Compartment {
+	of := func(name string, selector v1alpha1.LabelSelector, count int64, s *v1alpha1.Strategy) v1alpha1.Compartment {
 		return v1alpha1.Compartment{Name: name, Selector: selector, Budget: v1alpha1.Budget{Count: n(count)}, Strategy: s}
 	}
 	for _, c := range []struct {

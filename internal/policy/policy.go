@@ -126,7 +126,7 @@ func (g *Grouping) applyControls(in *Input) {
 		g.template.Soak = spec.Soak.Duration
 	}
 	if t := spec.MaxUnavailablePerTopology; t != nil {
-		g.template.Spread = rollout.Spread{Key: t.TopologyKey, Limit: max(1, t.Count)}
+		g.template.Spread = rollout.Spread{Key: t.TopologyKey, Limit: max(1, int(t.Count))}
 	}
 	g.template.Frozen, g.template.Failed = in.Closed, in.Failed
 	about := Kind + " " + in.Policy.Name

@@ -14,16 +14,17 @@ import (
 
 // TestBudgets checks that percentages are rounded down, to at least one node, and that a budget of 0 admits nothing.
 func TestBudgets(t *testing.T) {
-	n := func(i int) *int { return &i }
+	share, n := func(i int32) *int32 { return &i }, func(i int64) *int64 { return &i }
 	for _, c := range []struct {
-		percent, count *int
-		nodes          int
-		window         bool
-		want           int
+		percent *int32
+		count   *int64
+		nodes   int
+		window  bool
+		want    int
 	}{
-		{n(25), nil, 10, false, 2}, {n(30), nil, 10, false, 3}, {n(10), nil, 5, false, 1}, {n(33), nil, 6, false, 1}, {n(1), nil, 100, false, 1},
-		{n(50), nil, 0, false, 0}, {nil, n(7), 3, false, 7},
-		{n(0), nil, 10, true, 0}, {nil, n(0), 10, true, 0}, {nil, nil, 10, true, rollout.Unlimited}, {n(33), nil, 3, true, 1}, {n(50), nil, 0, true, 1},
+		{share(25), nil, 10, false, 2}, {share(30), nil, 10, false, 3}, {share(10), nil, 5, false, 1}, {share(33), nil, 6, false, 1}, {share(1), nil, 100, false, 1},
+		{share(50), nil, 0, false, 0}, {nil, n(7), 3, false, 7},
+		{share(0), nil, 10, true, 0}, {nil, n(0), 10, true, 0}, {nil, nil, 10, true, rollout.Unlimited}, {share(33), nil, 3, true, 1}, {share(50), nil, 0, true, 1},
 	} {
 		r := compartment{budget: v1alpha1.Budget{Percent: c.percent, Count: c.count}, isWindow: c.window}
 		if got := r.budgetLimit(c.nodes); got != c.want {
@@ -53,7 +54,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%+v is converted to %+v", m, back)
 	}
 	for _, m := range []rollout.Memory{{}, {ConsecutiveFailures: 2}} {
-		if got, want := *toBatchState(m), (v1alpha1.BatchState{CurrentBatch: 1, ConsecutiveFailures: m.ConsecutiveFailures}); got != want {
+		if got, want := *toBatchState(m), (v1alpha1.BatchState{CurrentBatch: 1, ConsecutiveFailures: int32(m.ConsecutiveFailures)}); got != want {
 			t.Errorf("%+v is stored as %+v, want %+v", m, got, want)
 		}
 	}

@@ -33,7 +33,7 @@ type nodeProgress struct{ isBusy, isOpen, hasFailed bool }
 func BuildStatus(p *v1alpha1.DeploymentPolicy, users []User, groups []rollout.GroupReport, now time.Time) v1alpha1.DeploymentPolicyStatus {
 	b := statusBuilder{policy: p, groups: groups, now: now}
 	b.conditions = ConditionSet{Stored: p.Status.Conditions, Generation: p.Generation, Now: now}
-	b.status = v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: len(users), Internal: p.Status.Internal}
+	b.status = v1alpha1.DeploymentPolicyStatus{ObservedGeneration: p.Generation, Users: int32(len(users)), Internal: p.Status.Internal}
 	b.addUsers(users)
 	b.addNodes(users)
 	if p.Spec.Scope == v1alpha1.ScopePolicy {
@@ -94,11 +94,11 @@ func (b *statusBuilder) addNodes(users []User) {
 	}
 	complete := 0
 	for _, n := range nodes {
-		b.status.NodesInProgress += countIf(n.isBusy)
+		b.status.NodesInProgress += int32(countIf(n.isBusy))
 		b.failed += countIf(n.hasFailed)
 		complete += countIf(!n.isOpen)
 	}
-	b.status.NodesTotal, b.status.CompleteNodes = len(nodes), fmt.Sprintf("%d/%d", complete, len(nodes))
+	b.status.NodesTotal, b.status.CompleteNodes = int32(len(nodes)), fmt.Sprintf("%d/%d", complete, len(nodes))
 }
 
 func (n nodeProgress) add(phase rollout.Phase) nodeProgress {
@@ -185,7 +185,7 @@ func (b *statusBuilder) addDeletionBlocked(s *Standing) {
 	}
 	s.Deleting = &rollout.Why{Reason: v1alpha1.ReasonDeleting}
 	if b.status.Users > 0 {
-		s.Deleting = &rollout.Why{Reason: v1alpha1.ReasonInUse, Text: DescribeUsers(b.status.UsedBy, b.status.Users)}
+		s.Deleting = &rollout.Why{Reason: v1alpha1.ReasonInUse, Text: DescribeUsers(b.status.UsedBy, int(b.status.Users))}
 		b.conditions.Set(v1alpha1.ConditionDeletionBlocked, true, v1alpha1.ReasonInUse, s.Deleting.Text)
 	}
 }

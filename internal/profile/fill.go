@@ -101,7 +101,7 @@ func FillPolicy(spec v1alpha1.DeploymentPolicySpec) (v1alpha1.DeploymentPolicySp
 }
 
 // Budget is that of an object without a policy and a budget.
-var Budget = v1alpha1.Budget{Percent: new(10), CountUnavailable: new(true)}
+var Budget = v1alpha1.Budget{Percent: new(int32(10)), CountUnavailable: new(true)}
 
 // Avoid are nodes in the care of others: those cordoned by them, under maintenance or remediation by medik8s, quarantined by NVSentinel, or
 // about to be removed by an autoscaler.

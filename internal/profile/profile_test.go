@@ -56,7 +56,7 @@ func TestChoose(t *testing.T) {
 func TestExplicitWins(t *testing.T) {
 	skyhooks := map[string]func(*v1alpha1.SkyhookSpec){
 		"interruptionBudget": func(s *v1alpha1.SkyhookSpec) {
-			s.InterruptionBudget = v1alpha1.InterruptionBudget{Percent: new(100), CountUnavailable: new(false)}
+			s.InterruptionBudget = v1alpha1.InterruptionBudget{Percent: new(int32(100)), CountUnavailable: new(false)}
 		},
 		"drainConfig.wait":  func(s *v1alpha1.SkyhookSpec) { change(&s.DrainConfig).Wait = v1alpha1.WaitAfterCordon },
 		"drainConfig.order": func(s *v1alpha1.SkyhookSpec) { change(&s.DrainConfig).Order = v1alpha1.DrainTogether },
@@ -68,7 +68,7 @@ func TestExplicitWins(t *testing.T) {
 	}
 	checkExplicit(t, v1alpha1.SkyhookSpec{}, skyhooks, func(s v1alpha1.SkyhookSpec) (v1alpha1.SkyhookSpec, Fields) { return FillSkyhook(s, nil, true) })
 	together := v1alpha1.DrainPodOptions{Wait: v1alpha1.WaitAfterCordon, Order: v1alpha1.DrainTogether}
-	checkExplicit(t, v1alpha1.SkyhookSpec{InterruptionBudget: v1alpha1.InterruptionBudget{Count: new(3)}, DrainConfig: &v1alpha1.DrainConfig{DrainPodOptions: together}},
+	checkExplicit(t, v1alpha1.SkyhookSpec{InterruptionBudget: v1alpha1.InterruptionBudget{Count: new(int64(3))}, DrainConfig: &v1alpha1.DrainConfig{DrainPodOptions: together}},
 		map[string]func(*v1alpha1.SkyhookSpec){
 			"interruptionBudget.countUnavailable": func(s *v1alpha1.SkyhookSpec) { s.InterruptionBudget.CountUnavailable = new(false) },
 			"nodeMarks":                           skyhooks["nodeMarks"], "shareReboots": skyhooks["shareReboots"], "proof": skyhooks["proof"],
@@ -146,7 +146,7 @@ func change[T any](field **T) *T {
 
 // TestFilled shows what absent fields are filled in with.
 func TestFilled(t *testing.T) {
-	got, names := FillSkyhook(v1alpha1.SkyhookSpec{DrainConfig: &v1alpha1.DrainConfig{}, InterruptionBudget: v1alpha1.InterruptionBudget{Percent: new(5)}}, nil, false)
+	got, names := FillSkyhook(v1alpha1.SkyhookSpec{DrainConfig: &v1alpha1.DrainConfig{}, InterruptionBudget: v1alpha1.InterruptionBudget{Percent: new(int32(5))}}, nil, false)
 	switch {
 	case !*got.ShareReboots, !*got.InterruptionBudget.CountUnavailable, got.Rollback == nil, got.Drift.Mode != v1alpha1.DriftReport,
 		got.DrainConfig.Wait != v1alpha1.WaitBeforeCordon, got.DrainConfig.Order != v1alpha1.DrainByPriority, !reflect.DeepEqual(*got.NodeMarks, Marks), !got.Proof.AsBefore,

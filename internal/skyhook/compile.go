@@ -53,7 +53,7 @@ func newRollout(in *plan.Input) rollout.Rollout {
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
 		Taint:      rollout.Taint{Required: s.Spec.RuntimeRequired, NewNodes: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes, CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter},
 		DriftLimit: driftLimit(s),
-		Drain:      drainOptions(s.Spec.DrainConfig), Numbering: rollout.Numbering{Stored: true, Next: s.Status.NodeOrderOffset}, Since: owesSince(s),
+		Drain:      drainOptions(s.Spec.DrainConfig), Numbering: rollout.Numbering{Stored: true, Next: int(s.Status.NodeOrderOffset)}, Since: owesSince(s),
 		Announce: announces(s, in.Policy), SharesReboots: ptr.Deref(s.Spec.ShareReboots, false),
 	}
 }
@@ -81,7 +81,7 @@ func priority(s *v1alpha1.Skyhook) int {
 	if s.Spec.Priority == 0 {
 		return 200
 	}
-	return s.Spec.Priority
+	return int(s.Spec.Priority)
 }
 
 func drainOptions(d *v1alpha1.DrainConfig) rollout.Drain {

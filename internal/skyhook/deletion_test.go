@@ -166,7 +166,7 @@ func TestDeletionWaits(t *testing.T) {
 		text   string
 	}{
 		"a budget of 0": {
-			func(l *randomRun) { l.s.Spec.InterruptionBudget.Count = new(0) },
+			func(l *randomRun) { l.s.Spec.InterruptionBudget.Count = new(int64(0)) },
 			rollout.ReasonBudget, "the budget is 0",
 		},
 		"a node that is not ready": {

@@ -261,7 +261,7 @@ func (l *randomRun) pass() bool {
 	}
 	l.checkNewPods(l.pods[max(0, existing):])
 	l.s.Status.CompartmentStatuses, l.s.Status.Internal.Batches = policy.ToCompartmentStatuses(c.Rollout.Ref, plan.Groups)
-	l.s.Status.NodeOrderOffset = plan.Reports[0].NextOrder
+	l.s.Status.NodeOrderOffset = int32(plan.Reports[0].NextOrder)
 	l.checkNodes()
 	return moved || len(plan.Actions) > 0
 }

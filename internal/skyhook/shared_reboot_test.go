@@ -59,7 +59,7 @@ func (w *testCluster) pass(loses func(rollout.Action) bool) bool {
 		all[i] = w.compile(w.skyhooks[i])
 	}
 	for i, s := range w.skyhooks {
-		s.Status.NodeOrderOffset = plan.Reports[i].NextOrder
+		s.Status.NodeOrderOffset = int32(plan.Reports[i].NextOrder)
 	}
 	return moved || len(plan.Actions) > 0
 }

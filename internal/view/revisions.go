@@ -61,7 +61,7 @@ func (r *Revisions) NewRevision(from *appsv1.ControllerRevision) (Revision, erro
 	}
 	for _, status := range r.Skyhook.Status.Revisions {
 		if status.Name == from.Name {
-			out.Nodes = status.Nodes
+			out.Nodes = int(status.Nodes)
 		}
 	}
 	out.pins = plan.PinsOf(&from.ObjectMeta)

@@ -36,7 +36,7 @@ func (f *simulation) install(ctx context.Context) error {
 	s.Spec.NodeSelectors.MatchLabels = map[string]v1alpha1.LabelValue{"pool": "gpu"}
 	s.Spec.Priority = 100
 	if f.budget > 0 {
-		s.Spec.InterruptionBudget.Count = &f.budget
+		s.Spec.InterruptionBudget.Count = new(int64(f.budget))
 	}
 	s.Spec.Packages = map[string]v1alpha1.Package{}
 	for j := range f.packages {
@@ -96,9 +96,9 @@ func setVersion(s *v1alpha1.SkyhookSpec, patch int) {
 // hundredth of the nodes, and the budget is a fifth of them unless another one is set.
 func (f *simulation) upgrade(ctx context.Context) error {
 	p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: objectName}}
-	budget, first := f.budget, max(1, f.nodes/100)
+	budget, first := int64(f.budget), int64(max(1, f.nodes/100))
 	if budget == 0 {
-		budget = max(1, f.nodes/5)
+		budget = int64(max(1, f.nodes/5))
 	}
 	p.Spec.Default.Budget.Count = &budget
 	p.Spec.Default.Strategy.Exponential = &v1alpha1.ExponentialStrategy{BatchStrategy: v1alpha1.BatchStrategy{InitialBatch: &first}}
@@ -160,7 +160,7 @@ func (f *simulation) isSkyhookComplete(ctx context.Context) (bool, string, error
 	if err := f.client.Get(ctx, client.ObjectKey{Name: objectName}, s); err != nil {
 		return false, "", fmt.Errorf("reading the Skyhook: %w", err)
 	}
-	complete := s.Status.Status == v1alpha1.StatusComplete && s.Status.ObservedGeneration == s.Generation && s.Status.NodesTotal == f.nodes
+	complete := s.Status.Status == v1alpha1.StatusComplete && s.Status.ObservedGeneration == s.Generation && int(s.Status.NodesTotal) == f.nodes
 	return complete, s.Status.CompleteNodes, nil
 }
 

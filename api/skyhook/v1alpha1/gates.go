@@ -19,7 +19,7 @@ type TopologyLimit struct {
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
-	Count int `json:"count,omitempty"`
+	Count int64 `json:"count,omitempty"`
 }
 
 // Windows are the times when nodes may be started. Nodes in progress finish outside of them.

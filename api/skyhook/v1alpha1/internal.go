@@ -42,7 +42,7 @@ type BatchMemory struct {
 
 	// open is the planned size of the open batch; 0 when no batch is open.
 	// +optional
-	Open int `json:"open,omitempty"`
+	Open int32 `json:"open,omitempty"`
 
 	// from separates nodes of the open batch from those of earlier batches: it is the smallest batch number that a node
 	// of the open batch can have.
@@ -52,7 +52,7 @@ type BatchMemory struct {
 	// gone is the number of nodes of the open batch on which a Skyhook that is being deleted was uninstalled: nothing of it is
 	// recorded on them any more.
 	// +optional
-	Gone int `json:"gone,omitempty"`
+	Gone int32 `json:"gone,omitempty"`
 
 	// rollout is a hash of the package versions that the batches were for; with scope Policy, one for each Skyhook. When the
 	// versions change, batches start again. While the group is stopped, it has the versions of the Skyhooks that failed: the
@@ -100,7 +100,7 @@ type Seat struct {
 
 	// order is the number of the node in the rollout: SKYHOOK_NODE_ORDER.
 	// +optional
-	Order int `json:"order,omitempty"`
+	Order int32 `json:"order,omitempty"`
 
 	// batch is the epoch in which the entry was written. A node that records this batch or a later one has been
 	// admitted.

@@ -212,12 +212,12 @@ type Budget struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
-	Percent *int `json:"percent,omitempty"`
+	Percent *int32 `json:"percent,omitempty"`
 
 	// count is a number of nodes, at least 1. It excludes percent.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	Count *int `json:"count,omitempty"`
+	Count *int64 `json:"count,omitempty"`
 
 	// countUnavailable counts nodes against the budget that are not ready, or that somebody else cordoned. Default false: only
 	// nodes in progress count. With scope Policy they count always.
@@ -254,7 +254,7 @@ type LinearStrategy struct {
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
-	Delta *int `json:"delta,omitempty"`
+	Delta *int64 `json:"delta,omitempty"`
 }
 
 // ExponentialStrategy changes the batch by a factor.
@@ -265,7 +265,7 @@ type ExponentialStrategy struct {
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=2
-	GrowthFactor *int `json:"growthFactor,omitempty"`
+	GrowthFactor *int64 `json:"growthFactor,omitempty"`
 }
 
 // BatchStrategy holds the fields of all strategies.
@@ -274,20 +274,20 @@ type BatchStrategy struct {
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
-	InitialBatch *int `json:"initialBatch,omitempty"`
+	InitialBatch *int64 `json:"initialBatch,omitempty"`
 
 	// batchThreshold is the percentage of a batch that must succeed for it to pass, 1 to 100. Default 100.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
-	BatchThreshold *int `json:"batchThreshold,omitempty"`
+	BatchThreshold *int32 `json:"batchThreshold,omitempty"`
 
 	// failureThreshold is the number of failed batches in a row after which the compartment stops, at least 1. Absent
 	// means that it never stops. It has no effect once safetyLimit is reached.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	FailureThreshold *int `json:"failureThreshold,omitempty"`
+	FailureThreshold *int64 `json:"failureThreshold,omitempty"`
 
 	// safetyLimit is the percentage of finished nodes from which on failures neither shrink batches nor stop the
 	// compartment, 1 to 100. Default 50.
@@ -295,7 +295,7 @@ type BatchStrategy struct {
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
-	SafetyLimit *int `json:"safetyLimit,omitempty"`
+	SafetyLimit *int32 `json:"safetyLimit,omitempty"`
 }
 
 // DeploymentPolicyStatus is the observed state of a policy.
@@ -319,7 +319,7 @@ type DeploymentPolicyStatus struct {
 	// users is the number of Skyhooks and NodeOps that name this policy. It cannot be deleted while there are any.
 	// +optional
 	// +kubebuilder:default=0
-	Users int `json:"users,omitempty"`
+	Users int32 `json:"users,omitempty"`
 
 	// usedBy names users, such as Skyhook/demo or NodeOp/default/check, sorted, at most 200.
 	// +optional
@@ -331,12 +331,12 @@ type DeploymentPolicyStatus struct {
 	// nodesTotal is the number of nodes that users select, each counted once.
 	// +optional
 	// +kubebuilder:default=0
-	NodesTotal int `json:"nodesTotal,omitempty"`
+	NodesTotal int32 `json:"nodesTotal,omitempty"`
 
 	// nodesInProgress is the number of those nodes that are in progress.
 	// +optional
 	// +kubebuilder:default=0
-	NodesInProgress int `json:"nodesInProgress,omitempty"`
+	NodesInProgress int32 `json:"nodesInProgress,omitempty"`
 
 	// completeNodes is the number of complete and of selected nodes, such as 3/5.
 	// +optional

@@ -48,12 +48,12 @@ type RollbackStatus struct {
 	// nodes is how many nodes went back.
 	// +optional
 	// +kubebuilder:default=0
-	Nodes int `json:"nodes,omitempty"`
+	Nodes int32 `json:"nodes,omitempty"`
 
 	// nodesLeft is how many nodes are on their way back, or wait for it.
 	// +optional
 	// +kubebuilder:default=0
-	NodesLeft int `json:"nodesLeft,omitempty"`
+	NodesLeft int32 `json:"nodesLeft,omitempty"`
 
 	// message says on which node the packages failed first, and how.
 	// +optional

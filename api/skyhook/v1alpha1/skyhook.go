@@ -139,7 +139,7 @@ type SkyhookSpec struct {
 	// +optional
 	// +kubebuilder:default=200
 	// +kubebuilder:validation:Minimum=1
-	Priority int `json:"priority,omitempty"`
+	Priority int64 `json:"priority,omitempty"`
 
 	// sequencing says what later Skyhooks wait for: node (the default) until this one is complete on that node, all
 	// until it is complete on all of its nodes.
@@ -208,13 +208,13 @@ type InterruptionBudget struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
-	Percent *int `json:"percent,omitempty"`
+	Percent *int32 `json:"percent,omitempty"`
 
 	// count is a number of nodes, at least 0. 0 starts no node. It excludes percent.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
-	Count *int `json:"count,omitempty"`
+	Count *int64 `json:"count,omitempty"`
 
 	// countUnavailable counts nodes against the budget that are not ready, or that somebody else cordoned. Default false: only
 	// nodes in progress count. It needs percent or count.

@@ -58,7 +58,7 @@ type SkyhookStatus struct {
 	// rollout.
 	// +optional
 	// +kubebuilder:default=0
-	NodeOrderOffset int `json:"nodeOrderOffset,omitempty"`
+	NodeOrderOffset int32 `json:"nodeOrderOffset,omitempty"`
 
 	// configUpdates lists, by package, the changed keys of configMap that nodes have not applied yet.
 	// +optional
@@ -99,18 +99,18 @@ type SkyhookStatus struct {
 	// nodesTotal is the number of selected nodes.
 	// +optional
 	// +kubebuilder:default=0
-	NodesTotal int `json:"nodesTotal,omitempty"`
+	NodesTotal int32 `json:"nodesTotal,omitempty"`
 
 	// nodeCounts is the number of selected nodes by status, including nodes that nodeStatus omits.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=8
-	NodeCounts map[Status]int `json:"nodeCounts,omitempty"`
+	NodeCounts map[Status]int32 `json:"nodeCounts,omitempty"`
 
 	// nodesInProgress is the number of nodes that are in_progress or erroring.
 	// +optional
 	// +kubebuilder:default=0
-	NodesInProgress int `json:"nodesInProgress,omitempty"`
+	NodesInProgress int32 `json:"nodesInProgress,omitempty"`
 
 	// completeNodes is the number of complete and of selected nodes, such as 3/5.
 	// +optional
@@ -155,7 +155,7 @@ type Revision struct {
 
 	// nodes is the number of selected nodes that have this set of packages, completely. A node between two revisions has none.
 	// +optional
-	Nodes int `json:"nodes,omitempty"`
+	Nodes int32 `json:"nodes,omitempty"`
 }
 
 // Status is the status of a Skyhook, or of one node in it.
@@ -256,23 +256,23 @@ type ConfigKeys []string
 type CompartmentStatus struct {
 	// matched is the number of nodes in the compartment.
 	// +required
-	Matched int `json:"matched"`
+	Matched int32 `json:"matched"`
 
 	// ceiling is the number of nodes that may be in progress at the same time.
 	// +required
-	Ceiling int `json:"ceiling"`
+	Ceiling int64 `json:"ceiling"`
 
 	// inProgress is the number of nodes in progress.
 	// +required
-	InProgress int `json:"inProgress"`
+	InProgress int32 `json:"inProgress"`
 
 	// completed is the number of nodes that are complete.
 	// +required
-	Completed int `json:"completed"`
+	Completed int32 `json:"completed"`
 
 	// progressPercent is completed as a share of matched, rounded down.
 	// +required
-	ProgressPercent int `json:"progressPercent"`
+	ProgressPercent int32 `json:"progressPercent"`
 
 	// batchState is the result of earlier batches, from which the next one is computed. Before the first batch, after a
 	// reset and when everything is complete, currentBatch is 1.
@@ -296,19 +296,19 @@ type CompartmentStatus struct {
 type BatchState struct {
 	// currentBatch is the number of the batch, counting from 1.
 	// +optional
-	CurrentBatch int `json:"currentBatch,omitempty"`
+	CurrentBatch int32 `json:"currentBatch,omitempty"`
 
 	// consecutiveFailures is the number of batches in a row that failed.
 	// +optional
-	ConsecutiveFailures int `json:"consecutiveFailures,omitempty"`
+	ConsecutiveFailures int32 `json:"consecutiveFailures,omitempty"`
 
 	// completedNodes is the number of complete nodes at the end of the last batch.
 	// +optional
-	CompletedNodes int `json:"completedNodes,omitempty"`
+	CompletedNodes int32 `json:"completedNodes,omitempty"`
 
 	// failedNodes is the number of failed nodes at the end of the last batch.
 	// +optional
-	FailedNodes int `json:"failedNodes,omitempty"`
+	FailedNodes int32 `json:"failedNodes,omitempty"`
 
 	// shouldStop is true when no further batch starts because of failures, or because of a health gate.
 	// +optional
@@ -316,7 +316,7 @@ type BatchState struct {
 
 	// lastBatchSize is the number of nodes that finished in the last batch, failed ones included.
 	// +optional
-	LastBatchSize int `json:"lastBatchSize,omitempty"`
+	LastBatchSize int32 `json:"lastBatchSize,omitempty"`
 
 	// lastBatchFailed is true when fewer nodes of the last batch succeeded than batchThreshold requires.
 	// +optional

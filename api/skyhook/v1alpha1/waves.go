@@ -34,13 +34,13 @@ type Canary struct {
 	// count is how many nodes are chosen, at least 1. It excludes percent.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	Count *int `json:"count,omitempty"`
+	Count *int64 `json:"count,omitempty"`
 
 	// percent is which share of the nodes is chosen, 1 to 100, rounded down but at least one node. It excludes count.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
-	Percent *int `json:"percent,omitempty"`
+	Percent *int32 `json:"percent,omitempty"`
 
 	// spreadBy is a label key of nodes, such as topology.kubernetes.io/zone: as many nodes are chosen of each of its values as
 	// possible. Absent means that the oldest nodes are chosen.

@@ -95,22 +95,22 @@ func (in *BatchStrategy) DeepCopyInto(out *BatchStrategy) {
 	*out = *in
 	if in.InitialBatch != nil {
 		in, out := &in.InitialBatch, &out.InitialBatch
-		*out = new(int)
+		*out = new(int64)
 		**out = **in
 	}
 	if in.BatchThreshold != nil {
 		in, out := &in.BatchThreshold, &out.BatchThreshold
-		*out = new(int)
+		*out = new(int32)
 		**out = **in
 	}
 	if in.FailureThreshold != nil {
 		in, out := &in.FailureThreshold, &out.FailureThreshold
-		*out = new(int)
+		*out = new(int64)
 		**out = **in
 	}
 	if in.SafetyLimit != nil {
 		in, out := &in.SafetyLimit, &out.SafetyLimit
-		*out = new(int)
+		*out = new(int32)
 		**out = **in
 	}
 }
@@ -145,12 +145,12 @@ func (in *Budget) DeepCopyInto(out *Budget) {
 	*out = *in
 	if in.Percent != nil {
 		in, out := &in.Percent, &out.Percent
-		*out = new(int)
+		*out = new(int32)
 		**out = **in
 	}
 	if in.Count != nil {
 		in, out := &in.Count, &out.Count
-		*out = new(int)
+		*out = new(int64)
 		**out = **in
 	}
 	if in.CountUnavailable != nil {
@@ -175,12 +175,12 @@ func (in *Canary) DeepCopyInto(out *Canary) {
 	*out = *in
 	if in.Count != nil {
 		in, out := &in.Count, &out.Count
-		*out = new(int)
+		*out = new(int64)
 		**out = **in
 	}
 	if in.Percent != nil {
 		in, out := &in.Percent, &out.Percent
-		*out = new(int)
+		*out = new(int32)
 		**out = **in
 	}
 }
@@ -654,7 +654,7 @@ func (in *ExponentialStrategy) DeepCopyInto(out *ExponentialStrategy) {
 	in.BatchStrategy.DeepCopyInto(&out.BatchStrategy)
 	if in.GrowthFactor != nil {
 		in, out := &in.GrowthFactor, &out.GrowthFactor
-		*out = new(int)
+		*out = new(int64)
 		**out = **in
 	}
 }
@@ -773,12 +773,12 @@ func (in *InterruptionBudget) DeepCopyInto(out *InterruptionBudget) {
 	*out = *in
 	if in.Percent != nil {
 		in, out := &in.Percent, &out.Percent
-		*out = new(int)
+		*out = new(int32)
 		**out = **in
 	}
 	if in.Count != nil {
 		in, out := &in.Count, &out.Count
-		*out = new(int)
+		*out = new(int64)
 		**out = **in
 	}
 	if in.CountUnavailable != nil {
@@ -853,7 +853,7 @@ func (in *LinearStrategy) DeepCopyInto(out *LinearStrategy) {
 	in.BatchStrategy.DeepCopyInto(&out.BatchStrategy)
 	if in.Delta != nil {
 		in, out := &in.Delta, &out.Delta
-		*out = new(int)
+		*out = new(int64)
 		**out = **in
 	}
 }
@@ -1571,7 +1571,7 @@ func (in *SkyhookStatus) DeepCopyInto(out *SkyhookStatus) {
 	in.Internal.DeepCopyInto(&out.Internal)
 	if in.NodeCounts != nil {
 		in, out := &in.NodeCounts, &out.NodeCounts
-		*out = make(map[Status]int, len(*in))
+		*out = make(map[Status]int32, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
 		}

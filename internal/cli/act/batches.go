@@ -97,7 +97,7 @@ func (b *batchState) formatText() string {
 	text := ""
 	if b.policy != nil {
 		text = fmt.Sprintf("DeploymentPolicy %s has scope Policy: its batches restart for %s that name it\n",
-			b.policy.Name, output.Count(max(b.policy.Status.Users, 1), "object"))
+			b.policy.Name, output.Count(max(int(b.policy.Status.Users), 1), "object"))
 	}
 	all := b.compartments()
 	if len(all) == 0 {
@@ -108,8 +108,8 @@ func (b *batchState) formatText() string {
 		row := []string{name, "-", "-", "-", "-", "-"}
 		if s := all[name].BatchState; s != nil {
 			row = []string{
-				name, strconv.Itoa(s.CurrentBatch), strconv.FormatBool(s.ShouldStop), strconv.Itoa(s.ConsecutiveFailures),
-				strconv.Itoa(s.CompletedNodes), strconv.Itoa(s.FailedNodes),
+				name, strconv.Itoa(int(s.CurrentBatch)), strconv.FormatBool(s.ShouldStop), strconv.Itoa(int(s.ConsecutiveFailures)),
+				strconv.Itoa(int(s.CompletedNodes)), strconv.Itoa(int(s.FailedNodes)),
 			}
 		}
 		rows = append(rows, row)

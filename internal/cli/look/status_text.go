@@ -112,7 +112,7 @@ func formatRevisions(s *view.RolloutStatus) string {
 	var parts []string
 	for i, r := range s.Revisions {
 		if i == 0 || r.Nodes > 0 {
-			parts = append(parts, fmt.Sprintf("%d on %s", r.Revision, output.Count(r.Nodes, "node")))
+			parts = append(parts, fmt.Sprintf("%d on %s", r.Revision, output.Count(int(r.Nodes), "node")))
 		}
 	}
 	if len(s.Revisions) < 2 {

@@ -57,7 +57,7 @@ func (t *conditionWriter) set(kind string, yes bool, reason, message string) {
 func (rep Reporter) setConditions(is *v1alpha1.SkyhookStatus, nodes []nodeStatus, groups []rollout.GroupReport) {
 	t := &conditionWriter{policy.ConditionSet{Stored: rep.Stored.Conditions, Generation: rep.Facts.Skyhook.Generation, Now: rep.Facts.Now}}
 	rep.setAccepted(t)
-	complete := is.NodeCounts[v1alpha1.StatusComplete] == len(nodes) && rep.Rollout.Broken == nil
+	complete := int(is.NodeCounts[v1alpha1.StatusComplete]) == len(nodes) && rep.Rollout.Broken == nil
 	busy := is.Status == v1alpha1.StatusInProgress || is.Status == v1alpha1.StatusErroring || is.Status == v1alpha1.StatusWaiting
 	message := rep.summarize(nodes, is)
 	reason := readyReasons[is.Status]

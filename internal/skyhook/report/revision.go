@@ -23,7 +23,7 @@ func (rep Reporter) revisions(nodes []nodeStatus) []v1alpha1.Revision {
 	}
 	var out []v1alpha1.Revision
 	for _, r := range rep.Facts.Revisions[:min(len(rep.Facts.Revisions), 200)] {
-		out = append(out, v1alpha1.Revision{Revision: r.Number, Name: r.Name, ChangeCause: node.Truncate(r.Cause, 1024), Nodes: counts[r.Key]})
+		out = append(out, v1alpha1.Revision{Revision: r.Number, Name: r.Name, ChangeCause: node.Truncate(r.Cause, 1024), Nodes: int32(counts[r.Key])})
 	}
 	return out
 }

@@ -49,11 +49,11 @@ func (rep Reporter) describeRollback(is *v1alpha1.RollbackStatus) string {
 	text := rep.Facts.DescribeRevision(is.Key) + " failed: "
 	switch len(is.To) {
 	case 0:
-		text += countOf(is.Nodes, "node") + " went back"
+		text += countOf(int(is.Nodes), "node") + " went back"
 	case 1:
-		text += fmt.Sprintf("%s went back to revision %d", countOf(is.Nodes, "node"), is.To[0])
+		text += fmt.Sprintf("%s went back to revision %d", countOf(int(is.Nodes), "node"), is.To[0])
 	default:
-		text += fmt.Sprintf("%s went back to revisions from %d to %d", countOf(is.Nodes, "node"), is.To[0], is.To[len(is.To)-1])
+		text += fmt.Sprintf("%s went back to revisions from %d to %d", countOf(int(is.Nodes), "node"), is.To[0], is.To[len(is.To)-1])
 	}
 	if is.NodesLeft > 0 {
 		text += fmt.Sprintf(", %d to follow", is.NodesLeft)

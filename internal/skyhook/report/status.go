@@ -57,8 +57,8 @@ func (rep Reporter) Status(r rollout.Report, groups []rollout.GroupReport) v1alp
 	s := rep.Stored
 	nodes := rep.nodeStatuses(r)
 	out := v1alpha1.SkyhookStatus{
-		ObservedGeneration: rep.Facts.Skyhook.Generation, NodeOrderOffset: r.NextOrder,
-		NodesTotal: len(nodes), NodeCounts: map[v1alpha1.Status]int{},
+		ObservedGeneration: rep.Facts.Skyhook.Generation, NodeOrderOffset: int32(r.NextOrder),
+		NodesTotal: int32(len(nodes)), NodeCounts: map[v1alpha1.Status]int32{},
 		NodePriority: rep.admissionTimes(), ConfigUpdates: rep.configUpdates(), PackageList: rep.Facts.PackageList(),
 		PodLayout: rep.podLayoutStatus(), Revisions: rep.revisions(nodes),
 	}
@@ -150,11 +150,11 @@ func (rep Reporter) statusOf(t *plan.Target, phase rollout.Phase) v1alpha1.Statu
 }
 
 // rollUp returns the status of the Skyhook: in_progress while any node is, otherwise the most urgent one of its nodes.
-func (rep Reporter) rollUp(counts map[v1alpha1.Status]int, total int) v1alpha1.Status {
+func (rep Reporter) rollUp(counts map[v1alpha1.Status]int32, total int) v1alpha1.Status {
 	switch {
 	case rep.Rollout.Broken != nil:
 		return v1alpha1.StatusBlocked
-	case counts[v1alpha1.StatusComplete] == total:
+	case int(counts[v1alpha1.StatusComplete]) == total:
 		return v1alpha1.StatusComplete
 	case rep.Rollout.Yields:
 		return v1alpha1.StatusDisabled
