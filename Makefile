@@ -107,8 +107,8 @@ mutate: ## plant the faults of hack/mutate one by one and check that tests notic
 	go run ./hack/mutate -part $(or $(PART),0/1)
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint chart-lint ## run golangci-lint over every module, shellcheck over every script, ct lint over the chart
-	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
+lint: $(TOOLS)/golangci-lint-kube-api-linter chart-lint ## run golangci-lint over every module, with kube-api-linter over api, shellcheck over every script, ct lint over the chart
+	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $< run --config $(CURDIR)/.golangci.yml ./...); done
 	@[ -z "$(SCRIPTS)" ] || shellcheck $(SCRIPTS)
 
 # ct runs helm and yamllint, with its own rules for YAML. What it leaves out: the version, which a release sets; maintainers, which it looks

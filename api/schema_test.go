@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -215,6 +216,35 @@ func describeField(f field) string {
 		words = append(words, "keys="+strings.Join(s.XListMapKeys, ","))
 	}
 	return strings.Join(words, " ")
+}
+
+// wordsOfPredecessors are the values of enums that the predecessors have and that are not in CamelCase.
+var wordsOfPredecessors = map[string]string{
+	"nodeStatus": "blocked,complete,disabled,erroring,in_progress,paused,unknown,waiting",
+	"sequencing": "all,node",
+	"stage":      "apply,config,interrupt,post-interrupt,uninstall,uninstall-interrupt,upgrade",
+	"state":      "complete,erroring,in_progress,skipped,unknown",
+	"status":     "blocked,complete,disabled,erroring,in_progress,paused,unknown,waiting",
+	"type":       "noop,reboot,restartAllServices,service",
+}
+
+// TestEnums checks that values of enums are in CamelCase, as the API conventions of Kubernetes want it.
+func TestEnums(t *testing.T) {
+	camelCase := regexp.MustCompile("^([A-Z][a-z]+)+$")
+	for kind, c := range readCRDs(t) {
+		for _, f := range listFields(c) {
+			var values []string
+			for _, e := range f.schema.Enum {
+				values = append(values, strings.Trim(string(e.Raw), `"`))
+			}
+			slices.Sort(values)
+			name := strings.TrimSuffix(f.path[strings.LastIndex(f.path, ".")+1:], "{}")
+			isOurs := wordsOfPredecessors[name] != strings.Join(values, ",")
+			if i := slices.IndexFunc(values, func(v string) bool { return !camelCase.MatchString(v) }); i >= 0 && isOurs {
+				t.Errorf("%s %s: the value %q is not in CamelCase", kind, f.path, values[i])
+			}
+		}
+	}
 }
 
 // TestKinds pins what kubectl shows: names, scope and columns.

@@ -34,8 +34,7 @@ type SkyhookMemory struct {
 
 // BatchMemory is what decides about the next batch of a compartment beside its batchState.
 type BatchMemory struct {
-	// stoppedBy says which health gate with onFailure Stop was false when the group stopped. It is absent if failures stopped
-	// it.
+	// stoppedBy says which health gate with onFailure Stop was false when the group stopped. Absent if failures stopped it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	StoppedBy string `json:"stoppedBy,omitempty"`
@@ -102,8 +101,7 @@ type Seat struct {
 	// +optional
 	Order int32 `json:"order,omitempty"`
 
-	// batch is the epoch in which the entry was written. A node that records this batch or a later one has been
-	// admitted.
+	// batch is the epoch in which the entry was written. A node that records it or a later one has been admitted.
 	// +optional
 	Batch int64 `json:"batch,omitempty"`
 

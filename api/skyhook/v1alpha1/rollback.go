@@ -31,6 +31,7 @@ const (
 type RollbackStatus struct {
 	// key identifies the packages, as the annotation of their ControllerRevision does. Unlike most of the status, the operator reads it
 	// back: with scope Rollout no node gets these packages any more, also when the node on which they failed is gone.
+	// +required
 	// +kubebuilder:validation:MaxLength=64
 	Key string `json:"key"`
 

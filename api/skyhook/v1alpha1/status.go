@@ -54,8 +54,7 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxProperties=10000
 	NodePriority map[string]metav1.Time `json:"nodePriority,omitempty"`
 
-	// nodeOrderOffset is the number that the next admitted node gets (SKYHOOK_NODE_ORDER); it starts at 0 in each
-	// rollout.
+	// nodeOrderOffset is the number that the next admitted node gets (SKYHOOK_NODE_ORDER), from 0 in each rollout.
 	// +optional
 	// +kubebuilder:default=0
 	NodeOrderOffset int32 `json:"nodeOrderOffset,omitempty"`
@@ -142,9 +141,11 @@ type SkyhookStatus struct {
 // Revision is a set of packages that began to roll out.
 type Revision struct {
 	// revision is its number, which grows. It becomes the highest again when its packages come back.
+	// +required
 	Revision int64 `json:"revision"`
 
 	// name is that of its ControllerRevision in the operator's namespace.
+	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
