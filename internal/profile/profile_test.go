@@ -65,6 +65,7 @@ func TestExplicitWins(t *testing.T) {
 		"proof":             func(s *v1alpha1.SkyhookSpec) { s.Proof = &v1alpha1.Proof{} },
 		"rollback":          func(s *v1alpha1.SkyhookSpec) { s.Rollback = &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone} },
 		"drift":             func(s *v1alpha1.SkyhookSpec) { s.Drift = &v1alpha1.Drift{Mode: v1alpha1.DriftNone} },
+		"avoid":             nil, // of its policy
 	}
 	checkExplicit(t, v1alpha1.SkyhookSpec{}, skyhooks, func(s v1alpha1.SkyhookSpec) (v1alpha1.SkyhookSpec, Fields) { return FillSkyhook(s, nil, true) })
 	together := v1alpha1.DrainPodOptions{Wait: v1alpha1.WaitAfterCordon, Order: v1alpha1.DrainTogether}
@@ -72,7 +73,7 @@ func TestExplicitWins(t *testing.T) {
 		map[string]func(*v1alpha1.SkyhookSpec){
 			"interruptionBudget.countUnavailable": func(s *v1alpha1.SkyhookSpec) { s.InterruptionBudget.CountUnavailable = new(false) },
 			"nodeMarks":                           skyhooks["nodeMarks"], "shareReboots": skyhooks["shareReboots"], "proof": skyhooks["proof"],
-			"rollback": skyhooks["rollback"], "drift": skyhooks["drift"],
+			"rollback": skyhooks["rollback"], "drift": skyhooks["drift"], "avoid": nil,
 		}, func(s v1alpha1.SkyhookSpec) (v1alpha1.SkyhookSpec, Fields) { return FillSkyhook(s, nil, true) })
 
 	yes := true
@@ -81,7 +82,7 @@ func TestExplicitWins(t *testing.T) {
 		"drainOptions.wait":  func(s *opv1.NodeOpSpec) { change(&s.DrainOptions).Wait = v1alpha1.WaitAfterCordon },
 		"drainOptions.order": func(s *opv1.NodeOpSpec) { change(&s.DrainOptions).Order = v1alpha1.DrainTogether },
 		"shareReboots":       func(s *opv1.NodeOpSpec) { s.ShareReboots = new(false) },
-		"nodeMarks":          nil, "proof": nil, // of its policy
+		"nodeMarks":          nil, "proof": nil, "avoid": nil, // of its policy
 	}, FillNodeOp)
 	checkExplicit(t, opv1.NodeOpSpec{Concurrency: new(int32(2)), DeploymentPolicy: "careful"}, map[string]func(*opv1.NodeOpSpec){
 		"countUnavailable": func(s *opv1.NodeOpSpec) { s.CountUnavailable = new(false) },
@@ -95,6 +96,7 @@ func TestExplicitWins(t *testing.T) {
 		},
 		"nodeMarks": func(p *v1alpha1.DeploymentPolicySpec) { p.NodeMarks = &v1alpha1.NodeMarks{} },
 		"proof":     func(p *v1alpha1.DeploymentPolicySpec) { p.Proof = &v1alpha1.Proof{} },
+		"avoid":     func(p *v1alpha1.DeploymentPolicySpec) { p.Avoid = &v1alpha1.Avoid{} },
 	}, FillPolicy)
 }
 
@@ -153,9 +155,9 @@ func TestFilled(t *testing.T) {
 		!slices.Contains(names, "pinImages"):
 		t.Errorf("an empty Skyhook became %+v, filled in are %v", got, names)
 	}
-	none := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{NodeMarks: &v1alpha1.NodeMarks{}, Proof: &v1alpha1.Proof{}}}
-	if got, names := FillSkyhook(v1alpha1.SkyhookSpec{}, none, true); got.NodeMarks != nil || got.Proof != nil || slices.Contains(names, "interruptionBudget") {
-		t.Errorf("a policy that wants neither marks nor a proof is overruled: %v", names)
+	none := &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{NodeMarks: &v1alpha1.NodeMarks{}, Proof: &v1alpha1.Proof{}, Avoid: &v1alpha1.Avoid{}}}
+	if got, names := FillSkyhook(v1alpha1.SkyhookSpec{}, none, true); got.NodeMarks != nil || got.Proof != nil || slices.Contains(names, "interruptionBudget") || names.Has(FieldAvoid) {
+		t.Errorf("a policy that wants neither marks nor a proof, and avoids nothing, is overruled: %v", names)
 	}
 	if got, _ := FillNodeOp(opv1.NodeOpSpec{}); got.DrainOptions != nil || got.Cordon != nil || got.CountUnavailable != nil || got.ShareReboots != nil {
 		t.Errorf("a NodeOp that neither cordons nor drains became %+v", got)
@@ -177,10 +179,11 @@ func TestDropNone(t *testing.T) {
 // TestDefaults shows what reasons say: which field decided, and of which object.
 func TestDefaults(t *testing.T) {
 	_, ofPolicy := FillPolicy(v1alpha1.DeploymentPolicySpec{})
-	_, own := FillSkyhook(v1alpha1.SkyhookSpec{Rollback: &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone}}, &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Proof: &Proof}}, true)
+	_, own := FillSkyhook(v1alpha1.SkyhookSpec{Rollback: &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone}}, &v1alpha1.DeploymentPolicy{Spec: v1alpha1.DeploymentPolicySpec{Proof: &Proof, Avoid: &Avoid}}, true)
 	got := own.Defaults("Recommended", ofPolicy.Defaults("Recommended of DeploymentPolicy careful", nil))
 	want := rollout.Defaults{
 		rollout.ReasonStopped: "profile Recommended of DeploymentPolicy careful: failureThreshold", rollout.ReasonProof: "profile Recommended of DeploymentPolicy careful: proof",
+		rollout.ReasonInOthersCare: "profile Recommended of DeploymentPolicy careful: avoid",
 		rollout.ReasonProofFailed:  "profile Recommended of DeploymentPolicy careful: proof",
 		rollout.ReasonProtectedPod: "profile Recommended: drainConfig.wait", rollout.ReasonSharedReboot: "profile Recommended: shareReboots",
 	}
