@@ -42,7 +42,7 @@ func kyverno(t *testing.T, folder string, args ...string) string {
 // TestKyvernoRestricts has Kyverno admit and refuse the Skyhooks of kyverno/skyhooks.yaml and the pods of kyverno/pods.yaml. A policy that Kyverno finds invalid is
 // skipped by it, and counts as passed: it fails here.
 func TestKyvernoRestricts(t *testing.T) {
-	for _, file := range []string{"kyverno-test.yaml", "kyverno-test-administrator.yaml", "kyverno-test-pods.yaml"} {
+	for _, file := range []string{"kyverno-test.yaml", "kyverno-test-administrator.yaml", "kyverno-test-pods.yaml", "kyverno-test-leaving.yaml"} {
 		out := kyverno(t, "kyverno", "test", ".", "--file-name", file, "--detailed-results")
 		if !strings.Contains(out, " and 0 tests failed") || strings.Contains(out, "Invalid Policy") {
 			t.Errorf("%s:\n%s", file, out)
