@@ -80,6 +80,7 @@ type environment struct {
 	hostRecords    map[string]pack.Reboot    // records on hosts, by node and id
 	namespaces     []string                  // that the operator watches
 	loses          func(rollout.Action) bool // actions that are lost
+	hides          func(*corev1.Pod) bool    // pods that are not observed yet
 	last           rollout.Plan
 	writesStatus   bool          // statuses are written
 	findings       node.Findings // of proofs
@@ -168,6 +169,9 @@ func (w *environment) input(o *v1alpha1.NodeOp) *compile.Input {
 	op.TargetsAtStart = w.targetsAtStart
 	in := &compile.Input{
 		Operation: op, Jobs: w.jobs, Pods: w.pods, Now: w.now.Add(w.skew), Durations: w.durations, Namespaces: w.namespaces, Findings: w.findings,
+	}
+	if w.hides != nil {
+		in.Pods = slices.DeleteFunc(slices.Clone(w.pods), w.hides)
 	}
 	for _, n := range w.nodes {
 		in.Nodes = append(in.Nodes, n.With(node.Edit{}))

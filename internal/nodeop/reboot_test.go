@@ -148,8 +148,10 @@ func TestSharedReboot(t *testing.T) {
 // A node crashes and reports its new boot after NodeOps await their shared reboot. That boot is the reboot for the commands that ended before
 // the crash, and for those of which an older agent does not say in which boot they ran.
 func TestCrashBeforeSharedReboot(t *testing.T) {
+	const latePods = "before the commands end, and their pods are observed after that is recorded"
 	for _, c := range []struct{ name, said, seen, want string }{
 		{"before the commands end", "boot-2", "boot-1", "boot-2'"},
+		{latePods, "boot-2", "boot-1", "boot-2'"},
 		{"after they ended", "boot-1", "boot-1", "boot-2"},
 		{"after they ended, and the node reports that before the operator sees it", "boot-1", "boot-2", "boot-2'"},
 		{"before the commands end, with an older agent", "", "boot-1", "boot-2"},
@@ -162,6 +164,9 @@ func TestCrashBeforeSharedReboot(t *testing.T) {
 				return c.said
 			}
 			hasCrashed := false
+			w.hides = func(p *corev1.Pod) bool {
+				return c.name == latePods && !hasCrashed && p.Labels[v1alpha1.LabelReboot] == ""
+			}
 			w.loses = func(a rollout.Action) bool {
 				isLast := a.Verb == rollout.VerbRun && a.Task == nodeop.TaskReboot && !hasCrashed
 				if isLast {

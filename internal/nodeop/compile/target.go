@@ -169,8 +169,8 @@ func (t *target) compile() rollout.Target {
 			out.Visit.AdmittedAt = *t.rec.At
 		}
 	}
-	if out.Visit.Admitted {
-		out.Reboot = t.rec.Shared
+	if s := t.rec.Shared; s != nil && out.Visit.Admitted { // the pod of the command may be observed after its outcome was recorded
+		out.Reboot = rollout.NewSharedReboot(s.Boot, s.Tasks, append(slices.Clone(s.Ended), t.objects.lastRun(t.rec.Job).boot)...)
 	}
 	if wasSkipped := t.rec.Result != nil && t.rec.Result.Skipped; !wasSkipped {
 		out.Proof = t.op.Proofs.Compile(t.node, node.ProofState{Since: t.rec.Proving, Boot: t.rec.Boot, Offered: t.rec.Offered, Missing: t.in.Findings})
