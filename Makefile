@@ -108,6 +108,7 @@ mutate: ## plant the faults of hack/mutate one by one and check that tests notic
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-kube-api-linter chart-lint ## run golangci-lint over every module, with kube-api-linter over api, shellcheck over every script, ct lint over the chart
+	$< run --enable-only kubeapilinter ./api/... # alone: over the whole tree it takes as long as all others together
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && $< run --config $(CURDIR)/.golangci.yml ./...); done
 	@[ -z "$(SCRIPTS)" ] || shellcheck $(SCRIPTS)
 

@@ -30,8 +30,7 @@ type Compiled struct {
 	Skyhooks map[rollout.Ref]*skyhook.Compiled
 	NodeOps  map[rollout.Ref]*nodeop.Compiled
 	Problems []Problem
-
-	answers careAnswers
+	answers  careAnswers
 }
 
 // Compile compiles what was observed, and changes nothing of it. One object that is wrong is a Problem and a rollout that

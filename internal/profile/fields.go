@@ -15,7 +15,9 @@ import (
 // Fields are names of fields that an object leaves out and its profile filled in.
 type Fields []string
 
+// Names of fields that a profile fills in.
 const (
+	FieldAvoid       = "avoid"
 	fieldBudget      = "interruptionBudget"
 	fieldConcurrency = "concurrency"
 	fieldUnavailable = "budget.countUnavailable"
@@ -26,7 +28,6 @@ const (
 	fieldProof       = "proof"
 	fieldRollback    = "rollback"
 	fieldPins        = "pinImages" // a setting of the operator
-	FieldAvoid       = "avoid"
 )
 
 var reasonsOfLimits = []rollout.Reason{rollout.ReasonBudget, rollout.ReasonTopology, rollout.ReasonBatch, rollout.ReasonStopped}
