@@ -41,7 +41,7 @@ type Cluster struct {
 	options  *Options
 	inFlight *inFlight
 	compiled map[rollout.Ref]*skyhook.Compiled // the last time
-	answers  careAnswers
+	answers  careAnswers                       // likewise
 }
 
 // Options say how to reach a cluster. Live is enough to observe; Client is needed to apply.

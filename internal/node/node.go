@@ -239,7 +239,7 @@ func (n *Node) HasCondition(conditionType string) bool {
 // Condition is the status of a condition that is not ours; empty when the node has none of this type.
 func (n *Node) Condition(conditionType string) string { return n.fact(conditionFact(conditionType)) }
 
-// Variable is the node as expressions of a policy see it: what a change of lets the operator look again. A cordon of the operator is none.
+// Variable is the node as expressions of avoid see it. It has only what starts a pass when it changes. A cordon of the operator is none.
 func (n *Node) Variable(isCordoned bool) map[string]any {
 	taints, conditions := []any{}, []any{}
 	for _, t := range n.Taints {

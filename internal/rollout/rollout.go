@@ -70,7 +70,7 @@ type Group struct {
 	Limit  int      // of targets in flight; Unlimited for none
 	Pace   Pace
 	Memory Memory    // as stored; targets are admitted from stored memory only
-	Taken  []string  // nodes that count against Limit though no rollout made them unavailable: not ready, or cordoned by another client
+	Taken  []string  // nodes that count against Limit though no rollout made them unavailable: not ready, cordoned by another client, or in the care of others
 	Frozen *Why      // nothing is admitted, for this reason: paused policy, closed window, failing health gate
 	Until  time.Time // when Frozen ends; zero if unknown
 	Failed *Why      // a health gate that stops the group is false now; nil if there is none
