@@ -35,7 +35,7 @@ metadata: {name: network}
 spec:
   nodeSelectors: {matchLabels: {role: validated}}
   interruptionBudget: {count: 1}
-  proof: {nodeConditions: [{type: example.com/Validated, status: "True"}]}
+  proof: {nodeConditions: [example.com/Validated]}
   packages: {network: {version: 1.0.0, image: registry.example/packages/network, interrupt: {type: service, services: [network]}}}
 `
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -124,8 +125,9 @@ func (s ProofState) findMissing(i int, p *v1alpha1.Proof, n *Node) *rollout.Why 
 		return missing("the node is not ready")
 	}
 	for _, c := range p.NodeConditions {
-		if is, want := n.Condition(c.Type), cmp.Or(string(c.Status), "True"); is != want {
-			return missing("condition %s of the node is %s, and must be %s", c.Type, cmp.Or(is, "absent"), want)
+		kind, want, _ := strings.Cut(c, "=")
+		if is := n.Condition(kind); is != cmp.Or(want, "True") {
+			return missing("condition %s of the node is %s, and must be %s", kind, cmp.Or(is, "absent"), cmp.Or(want, "True"))
 		}
 	}
 	for _, r := range p.Resources {

@@ -42,7 +42,7 @@ func TestProofsCompile(t *testing.T) {
 	since := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	atLeast := int64(4)
 	proof := &v1alpha1.Proof{
-		NodeConditions: []v1alpha1.NodeConditionProof{{Type: "example.com/Healthy"}},
+		NodeConditions: []string{"example.com/Healthy"},
 		Resources:      []v1alpha1.ResourceProof{{Name: "nvidia.com/gpu"}},
 		DaemonSets:     []string{"gpu/plugin"},
 	}

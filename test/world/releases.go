@@ -38,7 +38,7 @@ func addReleases(spec content, random *rand.Rand) {
 }
 
 func newProof() content {
-	return content{"nodeConditions": []any{content{"type": conditionValidated}}, "timeout": "0s"}
+	return content{"nodeConditions": []any{conditionValidated}, "timeout": "0s"}
 }
 
 // failsOften reports whether the stages of a Skyhook fail more often than others, so that nodes go back.

@@ -12,12 +12,14 @@ type Proof struct {
 	// ready again. It is no field of the API: only a profile sets it.
 	AsBefore bool `json:"-"`
 
-	// nodeConditions are conditions that the node must have, at most 20.
+	// nodeConditions are types of conditions that must be True, such as example.com/GPUHealthy, or False, as with KernelDeadlock=False,
+	// at most 20. A node without the condition does not pass.
 	// +optional
-	// +listType=map
-	// +listMapKey=type
+	// +listType=set
 	// +kubebuilder:validation:MaxItems=20
-	NodeConditions []NodeConditionProof `json:"nodeConditions,omitempty"`
+	// +kubebuilder:validation:items:MaxLength=322
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[^= ]+(=True|=False)?$')",message="not a condition: write its type, or Type=False for one that must be False, such as KernelDeadlock=False"
+	NodeConditions []string `json:"nodeConditions,omitempty"`
 
 	// daemonSets are those whose pod on the node must be ready, as namespace/name, at most 20. A node that a DaemonSet does not select
 	// needs no pod of it.
@@ -68,21 +70,6 @@ const (
 	ProofRelease  ProofTimeout = "Release"
 	ProofRollback ProofTimeout = "Rollback"
 )
-
-// NodeConditionProof is a condition that a node must have.
-type NodeConditionProof struct {
-	// type is the type of the condition, such as KernelDeadlock.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=316
-	Type string `json:"type"`
-
-	// status is the required status: True (the default) or False. A node without the condition does not pass.
-	// +optional
-	// +kubebuilder:default=True
-	// +kubebuilder:validation:Enum="True";"False"
-	Status metav1.ConditionStatus `json:"status,omitempty"`
-}
 
 // ResourceProof is an amount of a resource that a node must offer.
 type ResourceProof struct {

@@ -35,7 +35,7 @@ spec:
   default: {budget: {count: 1}, strategy: {fixed: {}}}
   proof:
     timeout: 5s
-    nodeConditions: [{type: example.com/OpValidated}]
+    nodeConditions: [example.com/OpValidated]
 `)
 	waitFor := func(what string) {
 		t.Helper()
