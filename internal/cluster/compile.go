@@ -219,7 +219,7 @@ func (c *compiler) addPodsOfSkyhook(s *v1alpha1.Skyhook, compiled *skyhook.Compi
 		if listed && mayMatter {
 			t = compiled.Rollout.CopyTarget(i)
 			t.Drain.PodsSeen = true
-			t.Drain.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+			t.Drain.Pods = rules.On(o.Node(t.Node)).BlockingPods(pods, o.IsOurs, o.Refusals)
 			for j := range t.Drain.Pods {
 				t.Drain.Pods[j].Asked = t.Drain.Pods[j].Asked || o.durations == nil // only the operator knows which it asked
 			}

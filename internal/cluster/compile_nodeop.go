@@ -84,7 +84,7 @@ func (c *compiler) addPodsOfNodeOp(op *opv1.NodeOp, compiled *nodeop.Compiled) {
 		if !drains {
 			continue
 		}
-		t.Drain.Pods = rules.BlockingPods(pods, o.IsOurs, o.Refusals)
+		t.Drain.Pods = rules.On(o.Node(t.Node)).BlockingPods(pods, o.IsOurs, o.Refusals)
 		if t.Drain.HeldAt.IsZero() {
 			continue
 		}

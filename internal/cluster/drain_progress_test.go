@@ -78,7 +78,7 @@ func TestDrainProgress(t *testing.T) {
 	s.now = s.now.Add(time.Hour) // the grace period is over
 	s.passes(4)
 	want = "2 of 3; default/web PodDisruptionBudget: cannot be evicted now: The disruption budget keep-web needs 1 healthy pods and has 1 currently; " +
-		"default/stuck PodLeaving: is being deleted, and waits for finalizer example.com/backup, expected"
+		"default/stuck PodLeaving: is being deleted, and waits for its finalizers: example.com/backup, expected"
 	if got := s.skyhookProgress(); got != want {
 		t.Errorf("after another leader the status has %s\nwant %s", got, want)
 	}

@@ -26,6 +26,7 @@ import (
 // provingNodes are the nodes of a rollout on which its proofs are waited for.
 type provingNodes struct {
 	proofs   node.Proofs
+	labels   map[string]string // that are set on the nodes until then
 	nodes    []*corev1.Node
 	admitted map[string]time.Time // when each was
 }
@@ -33,11 +34,11 @@ type provingNodes struct {
 // findProvingNodes returns the nodes whose proofs ask for more than the Node object shows, by rollout.
 func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
 	out := map[rollout.Ref]provingNodes{}
-	add := func(ref rollout.Ref, proofs node.Proofs, provingSince func(*node.Node) *time.Time) {
+	add := func(ref rollout.Ref, proofs node.Proofs, marks v1alpha1.NodeMarks, provingSince func(*node.Node) *time.Time) {
 		if !proofs.NeedsFindings() {
 			return
 		}
-		need := provingNodes{proofs: proofs, admitted: map[string]time.Time{}}
+		need := provingNodes{proofs: proofs, labels: marks.SetLabels(), admitted: map[string]time.Time{}}
 		for _, n := range o.Nodes {
 			if at := provingSince(n); at != nil {
 				need.admitted[n.Name] = *at
@@ -50,12 +51,12 @@ func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
 	}
 	for _, s := range o.Skyhooks {
 		p, _ := o.policyOfSkyhook(s)
-		add(plan.Ref(s.Name), plan.Proofs(s, p), func(n *node.Node) *time.Time { return plan.ProvingSince(s, n) })
+		add(plan.Ref(s.Name), plan.Proofs(s, p), plan.Marks(s, p), func(n *node.Node) *time.Time { return plan.ProvingSince(s, n) })
 	}
 	for _, op := range o.NodeOps {
 		p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
 		operation := nodeop.NewOperation(op, p)
-		add(operation.Owner, operation.Proofs, operation.ProvingSince)
+		add(operation.Owner, operation.Proofs, operation.Marks, operation.ProvingSince)
 	}
 	return out
 }
@@ -98,19 +99,24 @@ func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[roll
 	return errors.Join(errs...)
 }
 
-// findMissingPods returns which pods of the DaemonSets of a proof are missing, by node.
-func findMissingPods(ctx context.Context, live client.Reader, o *Objects, proof *v1alpha1.Proof, need provingNodes) (map[string]string, error) {
+// findMissingPods returns which pods of the DaemonSets of a proof are missing, by node, those that labels turned away included.
+func findMissingPods(ctx context.Context, live client.Reader, o *Objects, proof *v1alpha1.Proof, need provingNodes) (found map[string]string, err error) {
 	switch {
 	case proof.AsBefore:
-		return gates.FindUnready(o.Workloads, need.admitted), nil
+		found = gates.FindUnready(o.Workloads, need.admitted)
 	case len(proof.DaemonSets) > 0:
-		return gates.Pods{DaemonSets: proof.DaemonSets, Nodes: need.nodes}.FindMissing(ctx, live, o.Workloads)
+		found, err = gates.Pods{DaemonSets: proof.DaemonSets, Nodes: need.nodes}.FindMissing(ctx, live, o.Workloads)
+	default:
+		found = make(map[string]string, len(need.nodes))
+		for _, n := range need.nodes {
+			found[n.Name] = ""
+		}
+		return found, nil
 	}
-	found := make(map[string]string, len(need.nodes))
-	for _, n := range need.nodes {
-		found[n.Name] = ""
+	if len(need.labels) > 0 {
+		err = errors.Join(err, gates.AddTurnedAway(ctx, live, found, o.Workloads, need.nodes, need.labels))
 	}
-	return found, nil
+	return found, err
 }
 
 // checkGates evaluates the health gates of the policies in use.

@@ -12,12 +12,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 )
 
 // requireVerdict checks what the engine says of a node.
@@ -36,7 +37,7 @@ func TestProof(t *testing.T) {
 		s.setNodeHealth(n, "8", corev1.ConditionTrue)
 	}
 	s.Apply(policyYAML("  proof: {resources: [{name: nvidia.com/gpu}], timeout: 10m}\n"))
-	s.Apply(strings.Replace(withPolicy(driver), "  packages:", `  proof: {nodeConditions: [{type: KernelDeadlock, status: "False"}], timeout: 1h}
+	s.Apply(strings.Replace(withPolicy(driver), "  packages:", `  proof: {nodeConditions: [KernelDeadlock=False], timeout: 1h}
   packages:`, 1))
 	s.passes(30)
 	s.requireVerdict("driver", "n1", "Proof: condition KernelDeadlock of the node is True, and must be False")
@@ -64,11 +65,7 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// TestProofOfDaemonSets: the pod of a DaemonSet must be ready on the node, also if that is not cordoned, and one that does not exist
-// fails. With Release a late node is given back.
-func TestProofOfDaemonSets(t *testing.T) {
-	s := newScenario(t, 1)
-	const set = `
+const daemonSet = `
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: plugin, namespace: default}
@@ -78,13 +75,18 @@ spec:
     metadata: {labels: {app: plugin}}
     spec: {containers: [{name: main, image: registry.example/plugin:1}]}
 `
+
+// TestProofOfDaemonSets: the pod of a DaemonSet must be ready on the node, also if that is not cordoned, and one that does not exist
+// fails. With Release a late node is given back.
+func TestProofOfDaemonSets(t *testing.T) {
+	s := newScenario(t, 1)
 	t.Cleanup(func() {
 		s.Must(s.Client.DeleteAllOf(context.Background(), &appsv1.DaemonSet{}, client.InNamespace("default")))
 	})
 	s.Apply(strings.Replace(demo, "  packages:", "  proof: {daemonSets: [default/plugin], timeout: 5m, onTimeout: Release}\n  packages:", 1))
 	s.passes(12)
 	s.requireVerdict("demo", "n1", "Proof: DaemonSet default/plugin does not exist")
-	s.Apply(set)
+	s.Apply(daemonSet)
 	s.passes(2)
 	s.requireVerdict("demo", "n1", "Proof: DaemonSet default/plugin has no ready pod on the node")
 
@@ -103,23 +105,56 @@ spec:
 }
 
 // runDaemonPod creates a ready pod of a DaemonSet on a node.
-func (s *scenario) runDaemonPod(set, node string) {
+func (s *scenario) runDaemonPod(set, on string) {
 	s.Helper()
-	owner := &metav1.PartialObjectMetadata{}
-	owner.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	owner := &appsv1.DaemonSet{}
 	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: set}, owner))
-	name := set + "-" + node
+	name := set + "-" + on
 	s.Apply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s, namespace: default, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: %s, uid: %s, controller: true}]}
-spec: {nodeName: %s, containers: [{name: main, image: registry.example/plugin:1}]}
-`, name, set, owner.UID, node))
+spec: {nodeName: %s, nodeSelector: %s, containers: [{name: main, image: registry.example/plugin:1}]}
+`, name, set, owner.UID, on, node.EncodeJSON(owner.Spec.Template.Spec.NodeSelector)))
 	p := &corev1.Pod{}
 	s.Must(s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, p))
 	ready := p.DeepCopy()
 	ready.Status.Phase, ready.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	s.Must(s.Client.Status().Patch(context.Background(), ready, client.MergeFrom(p)))
+}
+
+// TestSetLabels: labels of nodeMarks turn the pod of a DaemonSet away. The drain waits until it is gone, the node has its labels from before when
+// the work is done, and the proof waits until the pod is back.
+func TestSetLabels(t *testing.T) {
+	s := newScenario(t, 1)
+	const key = "example.com/deploy"
+	label := func() string { return s.GetNode("n1").Labels[key] }
+	s.Patch(s.GetNode("n1"), `{"metadata": {"labels": {"`+key+`": "true"}}}`)
+	s.Apply(strings.Replace(daemonSet, "spec: {containers", "spec: {nodeSelector: {"+key+`: "true"}, containers`, 1))
+	t.Cleanup(func() {
+		s.Must(s.Client.DeleteAllOf(context.Background(), &appsv1.DaemonSet{}, client.InNamespace("default")))
+	})
+	s.runDaemonPod("plugin", "n1")
+	s.Apply(strings.Replace(markedDriver("{labels: {"+key+": paused}}"), "  packages:", "  profile: Recommended\n  packages:", 1))
+	s.passes(12)
+	s.requireVerdict("driver", "n1", "PodLeaving: pod default/plugin-n1, which the labels of nodeMarks turn away, has not been deleted by its DaemonSet yet")
+	if label() != "paused" {
+		t.Errorf("the label is %q", label())
+	}
+	deletePod := func() {
+		s.Must(s.Client.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace("default"), client.GracePeriodSeconds(0)))
+	}
+	deletePod()
+	s.passes(30)
+	s.requireVerdict("driver", "n1", "Proof: DaemonSet default/plugin has no ready pod on the node")
+	if n := s.GetNode("n1"); label() != "true" || !n.Spec.Unschedulable {
+		t.Errorf("while the pod is waited for the label is %q, and the cordon %v", label(), n.Spec.Unschedulable)
+	}
+	s.runDaemonPod("plugin", "n1")
+	s.passUntilComplete("driver")
+	if n := s.GetNode("n1"); label() != "true" || n.Spec.Unschedulable || n.Annotations[v1alpha1.AnnotationNodeMarks] != "" {
+		t.Errorf("at the end the label is %q, the cordon %v, and recorded is %q", label(), n.Spec.Unschedulable, n.Annotations[v1alpha1.AnnotationNodeMarks])
+	}
 }
 
 // TestProofOfNodeOp: the node of a NodeOp stays held until the proof of its policy is complete, and the NodeOp is running
@@ -129,7 +164,7 @@ func TestProofOfNodeOp(t *testing.T) {
 	for _, n := range []string{"n1", "n2"} {
 		s.setNodeHealth(n, "8", corev1.ConditionTrue)
 	}
-	s.Apply(policyYAML("  proof: {resources: [{name: nvidia.com/gpu, atLeast: 8}], nodeConditions: [{type: KernelDeadlock, status: \"False\"}], timeout: 10m}\n"))
+	s.Apply(policyYAML("  proof: {resources: [{name: nvidia.com/gpu, atLeast: 8}], nodeConditions: [KernelDeadlock=False], timeout: 10m}\n"))
 	s.createNodeOp("up", "deploymentPolicy: careful\n  cordon: true")
 	s.nodeOpPasses(6, time.Second)
 	s.endJobs(true)
@@ -221,6 +256,9 @@ func TestInvalidObjects(t *testing.T) {
 	s.Apply(strings.Replace(demo, "  packages:", "  proof: {objects: [{apiVersion: v1, kind: ConfigMap, namespace: default, name: x, cel: self.data.ok}]}\n  packages:", 1))
 	s.passes(3)
 	s.requireVerdict("demo", "n1", "InvalidSpec: proof.objects[0].cel cannot be used: column 1: undeclared reference to 'self' (in container '')")
+	s.Apply(markedDriver("{labels: {skyhook.nvidia.com/x: paused}}"))
+	s.passes(1)
+	s.requireVerdict("driver", "n1", "InvalidSpec: labels of nodeMarks have skyhook.nvidia.com/x=paused, which is not for others to set: use another label")
 	s.Apply(policyYAML("  proof: {objects: [{apiVersion: v1, kind: ConfigMap, namespace: default, name: x, cel: object.data.ok +}]}\n"))
 	s.createNodeOp("up", "deploymentPolicy: careful")
 	s.nodeOpPasses(3, time.Second)

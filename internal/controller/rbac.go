@@ -26,7 +26,7 @@ package controller
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/status;deploymentpolicies/status,verbs=patch
 //
 // Proofs read the DaemonSets that they name.
-// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list
 // NodeOps are created for upgrades, which own them, and deleted when they ask for it after they have finished.
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeopupgrades,verbs=list;watch

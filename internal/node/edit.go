@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -68,23 +69,30 @@ func (e *Edit) SetUnschedulable(n *Node, value bool) {
 }
 
 func setKey(edit *map[string]*string, current map[string]string, key, value string) {
-	if now, ok := current[key]; ok && now == value {
-		return
-	}
-	if *edit == nil {
-		*edit = map[string]*string{}
-	}
-	(*edit)[key] = &value
+	putKey(edit, current, key, &value)
 }
 
 func removeKey(edit *map[string]*string, current map[string]string, key string) {
-	if _, ok := current[key]; !ok {
+	putKey(edit, current, key, nil)
+}
+
+// putKey sets a key, or removes it with nil, unless it is so.
+func putKey(edit *map[string]*string, current map[string]string, key string, value *string) {
+	if ptr.Equal(valueOf(current, key), value) {
 		return
 	}
 	if *edit == nil {
 		*edit = map[string]*string{}
 	}
-	(*edit)[key] = nil
+	(*edit)[key] = value
+}
+
+// valueOf is the value of a key; nil without it.
+func valueOf(current map[string]string, key string) *string {
+	if value, exists := current[key]; exists {
+		return &value
+	}
+	return nil
 }
 
 // Plus is one edit that does what both do, the second one last.

@@ -4,12 +4,14 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -20,9 +22,10 @@ const excludedBySkyhook = "skyhook"
 
 // Marks are what one hold shows other programs on its node.
 type Marks struct {
-	Labels      map[string]string
-	Annotations map[string]string
+	Labels      map[string]string // where there are none
+	Annotations map[string]string // likewise
 	Conditions  bool
+	Set         map[string]string // labels, whatever the node had
 }
 
 // Description says who holds a node, for people and programs: the annotation maintenance.
@@ -35,7 +38,7 @@ type Description struct {
 
 // NewMarks returns the marks of a hold that options ask for.
 func NewMarks(options v1alpha1.NodeMarks, d Description) Marks {
-	m := Marks{Labels: map[string]string{}, Annotations: map[string]string{}, Conditions: options.Has(v1alpha1.MarkConditions)}
+	m := Marks{Labels: map[string]string{}, Annotations: map[string]string{}, Conditions: options.Has(v1alpha1.MarkConditions), Set: options.SetLabels()}
 	if options.Has(v1alpha1.MarkExcludeFromLoadBalancers) {
 		m.Labels[v1alpha1.LabelExcludeBalancers] = excludedBySkyhook
 	}
@@ -64,10 +67,18 @@ type marked map[string]string
 
 // markRecord is which marks on a node are ours: the annotation nodeMarks. A mark that is not there belongs to another client.
 type markRecord struct {
-	Node        string            `json:"node"`                  // UID: the record of another node says nothing
-	Labels      map[string]marked `json:"labels,omitempty"`      // by key
-	Annotations map[string]marked `json:"annotations,omitempty"` // by key
-	Conditions  marked            `json:"conditions,omitempty"`
+	Node        string              `json:"node"`                  // UID: the record of another node says nothing
+	Labels      map[string]marked   `json:"labels,omitempty"`      // by key
+	Annotations map[string]marked   `json:"annotations,omitempty"` // by key
+	Conditions  marked              `json:"conditions,omitempty"`
+	Set         map[string]setLabel `json:"set,omitempty"` // by key
+}
+
+// setLabel is a label that was set for holders whatever the node had.
+type setLabel struct {
+	By     marked  `json:"by"`
+	Before *string `json:"before,omitempty"` // what the node had; nil for no such label
+	Is     *string `json:"is,omitempty"`     // what it was set to; as before while nobody of By works on the node
 }
 
 // parseMarks is the one reader of the annotation. One that cannot be read says nothing.
@@ -81,7 +92,9 @@ func (n *Node) parseMarks() markRecord {
 }
 
 func (r markRecord) clone() markRecord {
-	return markRecord{Labels: cloneMarked(r.Labels), Annotations: cloneMarked(r.Annotations), Conditions: cloneOf(r.Conditions)}
+	out := markRecord{Labels: cloneMarked(r.Labels), Annotations: cloneMarked(r.Annotations), Conditions: cloneOf(r.Conditions), Set: map[string]setLabel{}}
+	maps.Copy(out.Set, r.Set)
+	return out
 }
 
 func cloneMarked(all map[string]marked) map[string]marked {
@@ -99,7 +112,7 @@ func cloneOf(by marked) marked {
 }
 
 func (r markRecord) isEmpty() bool {
-	return len(r.Labels) == 0 && len(r.Annotations) == 0 && len(r.Conditions) == 0
+	return len(r.Labels) == 0 && len(r.Annotations) == 0 && len(r.Conditions) == 0 && len(r.Set) == 0
 }
 
 // has reports whether a value is one of ours.
@@ -122,13 +135,23 @@ func (n *Node) editMarks(e *Edit, r markRecord) {
 	e.SetAnnotation(n, v1alpha1.AnnotationNodeMarks, EncodeJSON(r))
 }
 
-// PlaceMarks returns the edit that puts the marks of a new hold on the node. A mark that another client has put there stays his.
+// PlaceMarks returns the edit that puts the marks of a new hold on the node. A mark that another client has put there stays his. Labels that
+// are set are only recorded: RemoveUnheldMarks, which goes into the same patch, sets them.
 func (n *Node) PlaceMarks(holder string, m Marks) Edit {
 	e, rec := Edit{}, n.marks.clone()
 	placeMarks(&e.Labels, n.Labels, rec.Labels, holder, m.Labels)
 	placeMarks(&e.Annotations, n.Annotations, rec.Annotations, holder, m.Annotations)
 	if m.Conditions {
 		rec.Conditions[holder] = ""
+	}
+	for key, value := range m.Set {
+		l := rec.Set[key]
+		if l.By == nil {
+			l = setLabel{Before: valueOf(n.Labels, key), Is: valueOf(n.Labels, key)}
+		}
+		l.By = cloneOf(l.By)
+		l.By[holder] = cmp.Or(l.By[holder], value)
+		rec.Set[key] = l
 	}
 	n.editMarks(&e, rec)
 	return e
@@ -165,9 +188,11 @@ func (n *Node) looksMarked() bool {
 }
 
 // RemoveUnheldMarks returns the edit that removes the marks of holds that are no longer on the node, and forgets those that
-// another client changed meanwhile. It goes into the patch that releases a hold.
+// another client changed meanwhile. It goes into the patch that releases a hold. Labels that are set are on the node while a holder
+// works there, and not while his proof is waited for.
 func (n *Node) RemoveUnheldMarks() Edit {
 	e, rec, isHolder := Edit{}, n.marks.clone(), n.holders()
+	n.settleLabels(&e, rec.Set, isHolder)
 	removeUnheld(&e.Labels, n.Labels, rec.Labels, isHolder)
 	removeUnheld(&e.Annotations, n.Annotations, rec.Annotations, isHolder)
 	if n.Labels[v1alpha1.LabelExcludeBalancers] == excludedBySkyhook && rec.Labels[v1alpha1.LabelExcludeBalancers] == nil {
@@ -201,11 +226,33 @@ func removeUnheld(edit *map[string]*string, current map[string]string, recorded 
 	}
 }
 
-func equalMarks(a, b markRecord) bool {
-	equal := func(a, b map[string]marked) bool {
-		return maps.EqualFunc(a, b, func(a, b marked) bool { return maps.Equal(a, b) })
+// settleLabels sets and restores labels that holds set, and forgets those that another client changed meanwhile.
+func (n *Node) settleLabels(e *Edit, recorded map[string]setLabel, isHolder map[string]bool) {
+	maps.DeleteFunc(recorded, func(key string, l setLabel) bool { return !ptr.Equal(l.Is, valueOf(n.Labels, key)) })
+	for key, l := range recorded {
+		l.By = cloneOf(l.By)
+		maps.DeleteFunc(l.By, func(holder, _ string) bool { return !isHolder[holder] })
+		l.Is = l.Before
+		for _, h := range slices.Backward(n.holds) {
+			if value, isSetter := l.By[HolderOf(h.Owner, h.uid)]; isSetter && h.works {
+				l.Is = &value
+			}
+		}
+		putKey(&e.Labels, n.Labels, key, l.Is)
+		recorded[key] = l
 	}
-	return equal(a.Labels, b.Labels) && equal(a.Annotations, b.Annotations) && maps.Equal(a.Conditions, b.Conditions)
+	maps.DeleteFunc(recorded, func(_ string, l setLabel) bool { return len(l.By) == 0 })
+}
+
+// HasSetLabels reports whether labels that a hold set are on the node.
+func (n *Node) HasSetLabels() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(n.marks.Set)), func(l setLabel) bool { return !ptr.Equal(l.Is, l.Before) })
+}
+
+// equalMarks compares two records of the same node.
+func equalMarks(a, b markRecord) bool {
+	a.Node = b.Node
+	return EncodeJSON(a) == EncodeJSON(b)
 }
 
 // holders are those that hold the node, as marks name them.

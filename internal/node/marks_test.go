@@ -143,6 +143,54 @@ func TestPlacingMarksTwiceChangesNothing(t *testing.T) {
 	}
 }
 
+// TestSetLabels follows labels that a hold sets: they replace what the node had until the work is done, and one that somebody changes is his.
+func TestSetLabels(t *testing.T) {
+	const deploy, paused = "example.com/deploy", "paused"
+	options := v1alpha1.NodeMarks{Labels: map[string]v1alpha1.LabelValue{deploy: paused, "example.com/new": "x"}}
+	prove := func(n *Node, skyhook string, since *time.Time) *Node {
+		e := Edit{}
+		rec := SkyhookRecord{Node: n.UID}
+		rec.Proving = since
+		e.SetAnnotation(n, v1alpha1.PrefixRecord+skyhook, EncodeJSON(rec))
+		return n.With(e.Plus(n.With(e).RemoveUnheldMarks()))
+	}
+	settled := func(n *Node) *Node { return n.With(n.RemoveUnheldMarks()) }
+	before := map[string]string{deploy: "true", "zone": "a"}
+	at := time.Unix(5, 0).UTC()
+	n := markedNode(maps.Clone(before), nil)
+	expect := func(what string, n *Node, want map[string]string, isSet bool) {
+		t.Helper()
+		if !maps.Equal(n.Labels, want) || n.HasSetLabels() != isSet {
+			t.Errorf("%s: the labels are %v (set: %v), want %v", what, n.Labels, n.HasSetLabels(), want)
+		}
+		if e := n.RemoveUnheldMarks(); !e.WithoutUnchanged(n).Empty() {
+			t.Errorf("%s: it changes again: %+v", what, e)
+		}
+	}
+	set := map[string]string{deploy: paused, "zone": "a", "example.com/new": "x"}
+	held := settled(n.hold("a", options))
+	expect("held", held, set, true)
+	expect("released", held.release("a"), before, false)
+	proving := prove(held, "a", &at)
+	expect("proving", proving, before, false)
+	expect("works again", prove(proving, "a", nil), set, true)
+	expect("proven", proving.release("a"), before, false)
+
+	both := settled(held.hold("b", v1alpha1.NodeMarks{Labels: map[string]v1alpha1.LabelValue{deploy: "stopped"}}))
+	expect("two holders: the first by name counts", both, set, true)
+	expect("the second works on", prove(both, "a", &at), map[string]string{deploy: "stopped", "zone": "a"}, true)
+	expect("the second is left", both.release("a"), map[string]string{deploy: "stopped", "zone": "a"}, true)
+	expect("none is left", both.release("a").release("b"), before, false)
+
+	theirs := settled(held.edited(map[string]*string{deploy: new("theirs")}, nil))
+	expect("changed by somebody", theirs, map[string]string{deploy: "theirs", "zone": "a", "example.com/new": "x"}, true)
+	expect("and released", theirs.release("a"), map[string]string{deploy: "theirs", "zone": "a"}, false)
+	expect("removed by somebody", settled(held.edited(map[string]*string{deploy: nil}, nil)).release("a"), map[string]string{"zone": "a"}, false)
+	late := settled(proving.edited(map[string]*string{deploy: new("false")}, nil))
+	expect("changed while it is proven", prove(late, "a", nil), map[string]string{deploy: "false", "zone": "a", "example.com/new": "x"}, true)
+	expect("reset", held.With(held.Reset("a", held.Holds(nil))), before, false)
+}
+
 func TestResetRemovesMarks(t *testing.T) {
 	held := markedNode(nil, nil).hold("a", allMarks)
 	held = held.With(held.Announce([]Announced{{Holder: holderA, State: rollout.NodeDraining, Conditions: true}}, time.Unix(5, 0)))

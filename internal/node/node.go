@@ -127,7 +127,8 @@ func (n *Node) parseAnnotations(prev *Node) {
 // ownedHold is a hold and the UID of the NodeOp it belongs to; a Skyhook's has none.
 type ownedHold struct {
 	rollout.Hold
-	uid string
+	uid   string
+	works bool // its work on the node is not done: no proof is waited for
 }
 
 // Holds lists the holds that Skyhooks and NodeOps have on a node, whether their owners exist or not, Skyhooks first.

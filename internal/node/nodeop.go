@@ -179,7 +179,7 @@ func (n *Node) nodeOpHolds() []ownedHold {
 		}
 		recorded = recorded || o.Record.NodeOp == cordonedBy
 		h := rollout.Hold{Owner: owner, Since: o.Record.Held.At, WasCordoned: o.Record.Held.WasCordoned}
-		out = append(out, ownedHold{uid: uid, Hold: h})
+		out = append(out, ownedHold{uid: uid, Hold: h, works: o.Record.Proving == nil})
 	}
 	if owner, uid, ok := cutOwner(cordonedBy); ok && !recorded {
 		out = append(out, ownedHold{uid: uid, Hold: rollout.Hold{Owner: owner}})

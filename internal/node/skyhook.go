@@ -152,7 +152,7 @@ func (n *Node) skyhookHolds() []ownedHold {
 	var out []ownedHold
 	for name, s := range n.skyhooks {
 		if s.Cordoned {
-			out = append(out, ownedHold{Hold: n.SkyhookHold(name)})
+			out = append(out, ownedHold{Hold: n.SkyhookHold(name), works: s.Record.Proving == nil || s.Record.Node != n.UID})
 		}
 	}
 	return out

@@ -5,10 +5,15 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/expression"
@@ -56,6 +61,28 @@ func findAvoidProblems(p *v1alpha1.DeploymentPolicy) (problems []string) {
 	if text := p.Spec.Avoid.CEL; text != "" {
 		_, err := expression.Compile(text, true)
 		add("avoid.cel", err)
+	}
+	return problems
+}
+
+// FindMarkProblems says which labels of nodeMarks cannot be set on nodes, or not without taking the nodes away from who selects them.
+func FindMarkProblems(marks v1alpha1.NodeMarks, selector *metav1.LabelSelector) (problems []string) {
+	selects := func(key string) bool {
+		_, isMatched := selector.MatchLabels[key]
+		return isMatched || slices.ContainsFunc(selector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == key })
+	}
+	for _, key := range slices.Sorted(maps.Keys(marks.Labels)) {
+		add := func(text string) {
+			problems = append(problems, "labels of nodeMarks have "+rollout.Truncate(key+"="+string(marks.Labels[key]), maxErrorText)+", "+text)
+		}
+		switch {
+		case len(validation.IsQualifiedName(key)) > 0:
+			add("which is no label: write a key such as example.com/deploy")
+		case strings.Contains(key, v1alpha1.Group+"/"), key == corev1.LabelHostname, key == v1alpha1.LabelExcludeBalancers:
+			add("which is not for others to set: use another label")
+		case selects(key):
+			add("by which nodes are selected: select them by another label")
+		}
 	}
 	return problems
 }

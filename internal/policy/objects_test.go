@@ -5,6 +5,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,5 +34,30 @@ func TestFindObjectProblems(t *testing.T) {
 	}
 	if got := FindProblems(p, time.Time{}); !slices.Equal(got, want) {
 		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+}
+
+// TestMarkProblems says of labels of nodeMarks what is wrong with them.
+func TestMarkProblems(t *testing.T) {
+	selector := &metav1.LabelSelector{
+		MatchLabels: map[string]string{"pool": "gpu"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: metav1.LabelSelectorOpExists}},
+	}
+	for text, want := range map[string]string{
+		"nvidia.com/gpu.deploy.driver=paused": "",
+		"empty=":                              "",
+		"a/b/c=x":                             "a/b/c=x, which is no label: write a key such as example.com/deploy",
+		"skyhook.nvidia.com/name=x":           "skyhook.nvidia.com/name=x, which is not for others to set: use another label",
+		"kubernetes.io/hostname=x":            "kubernetes.io/hostname=x, which is not for others to set: use another label",
+		"node.kubernetes.io/exclude-from-external-load-balancers=": "node.kubernetes.io/exclude-from-external-load-balancers=, which is not for others to set: use another label",
+		"pool=off": "pool=off, by which nodes are selected: select them by another label",
+		"zone=off": "zone=off, by which nodes are selected: select them by another label",
+	} {
+		if want != "" {
+			want = "labels of nodeMarks have " + want
+		}
+		key, value, _ := strings.Cut(text, "=")
+		if got := strings.Join(FindMarkProblems(v1alpha1.NodeMarks{Labels: map[string]v1alpha1.LabelValue{key: v1alpha1.LabelValue(value)}}, selector), "; "); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }

@@ -42,6 +42,7 @@ type Pod struct {
 	Denied               bool      // an admission policy refused it, not a disruption budget
 	Asked                bool      // its eviction was requested before; only then it is deleted because the drain takes too long
 	RetryAt              time.Time // neither evicted nor deleted again before; zero for now
+	TurnedAway           bool      // by labels of nodeMarks: the controller of its DaemonSet deletes it
 	Keep                 string    // why the drain options do not allow its eviction (bare pod without force, …); blocks the node
 	Stays                bool      // with Wait: it need not leave the node when nobody waits for it any more
 	Priority             int32     // of its priority class

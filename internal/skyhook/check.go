@@ -103,6 +103,9 @@ func checkSelectors(in *plan.Input, refuse refusal) {
 			refuse("proof", "%s", text)
 		}
 	}
+	for _, text := range policy.FindMarkProblems(plan.Marks(s, in.Policy), s.Spec.NodeSelectors.Kubernetes()) {
+		refuse("nodeMarks", "%s", text)
+	}
 	if in.Policy == nil {
 		return
 	}

@@ -33,7 +33,7 @@ func (v *Cluster) listMarks(r *rollout.Rollout) []NodeMark {
 		return canStart(t) && t.NeedsDrain()
 	})
 	options := v.marksOf(r)
-	if !holds || len(options.Marks) == 0 {
+	if !holds || len(options.Marks)+len(options.Labels) == 0 {
 		return nil
 	}
 	var out []NodeMark
@@ -50,7 +50,7 @@ func (v *Cluster) listMarks(r *rollout.Rollout) []NodeMark {
 	for _, kind := range []struct {
 		name string
 		of   map[string]string
-	}{{"label", marks.Labels}, {"annotation", marks.Annotations}} {
+	}{{"label", marks.Labels}, {"label", marks.Set}, {"annotation", marks.Annotations}} {
 		for _, key := range slices.Sorted(maps.Keys(kind.of)) {
 			out = append(out, NodeMark{kind.name, key, whileHeld})
 		}

@@ -244,7 +244,7 @@ func (v *Cluster) podsToEvict(r *rollout.Rollout, node string) ([]rollout.Pod, b
 	if err != nil {
 		return nil, false
 	}
-	return rules.BlockingPods(pods, v.Objects.IsOurs, nil), true
+	return rules.On(v.Objects.Node(node)).BlockingPods(pods, v.Objects.IsOurs, nil), true
 }
 
 func hasOpenTasks(t *rollout.Target) bool {

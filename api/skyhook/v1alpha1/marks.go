@@ -3,7 +3,10 @@
 
 package v1alpha1
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // NodeMarks show other programs that a node is held for maintenance. They are put on the node in the same patch as the cordon,
 // and removed with the last one. What is there before, or is changed meanwhile, belongs to somebody else and stays as it is.
@@ -20,6 +23,13 @@ type NodeMarks struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=6
 	Marks []NodeMark `json:"marks,omitempty"`
+
+	// labels are set on the node whatever value they have there, at most 20, such as nvidia.com/gpu.deploy.driver: paused. DaemonSets
+	// that select nodes by them take their pods away: the drain waits until those are gone. When all work is done and a proof is
+	// waited for, otherwise when the node is given back, the labels get their values from before.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=20
+	Labels map[string]LabelValue `json:"labels,omitempty"`
 }
 
 // NodeMark is one thing that is shown on a held node.
@@ -39,12 +49,22 @@ const (
 // Has reports whether a mark is asked for.
 func (m NodeMarks) Has(mark NodeMark) bool { return slices.Contains(m.Marks, mark) }
 
-// Union is what either of two sets of marks asks for. Both may be nil.
+// SetLabels are the labels.
+func (m NodeMarks) SetLabels() map[string]string {
+	out := make(map[string]string, len(m.Labels))
+	for key, value := range m.Labels {
+		out[key] = string(value)
+	}
+	return out
+}
+
+// Union is what either of two sets of marks asks for; of two values for a label, the first counts. Both may be nil.
 func (m *NodeMarks) Union(other *NodeMarks) NodeMarks {
-	var out NodeMarks
-	for _, one := range []*NodeMarks{m, other} {
+	out := NodeMarks{Labels: map[string]LabelValue{}}
+	for _, one := range []*NodeMarks{other, m} {
 		if one != nil {
 			out.Marks = append(out.Marks, one.Marks...)
+			maps.Copy(out.Labels, one.Labels)
 		}
 	}
 	return out

@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook"
@@ -34,6 +36,24 @@ type Rules struct {
 	DaemonSetsBlock    bool            // DaemonSet pods block the node for good
 	HonorDoNotDisrupt  bool            // Karpenter's annotation protects pods like ours
 	Only               labels.Selector // pods that have to leave: all others stay; nil for all
+	TurnsAway          *corev1.Node    // its labels turn pods of DaemonSets away, which are waited for; nil for a node without such labels
+}
+
+// On returns the rules for a node: with the labels of nodeMarks it turns pods of DaemonSets away.
+func (r Rules) On(n *node.Node) Rules {
+	if n != nil && n.HasSetLabels() {
+		r.TurnsAway = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+	}
+	return r
+}
+
+// turnsAway reports whether the labels of the node turn a pod of a DaemonSet away: its controller deletes it.
+func (r Rules) turnsAway(p *corev1.Pod) bool {
+	if r.TurnsAway == nil || !isDaemonSetPod(p) {
+		return false
+	}
+	match, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(r.TurnsAway)
+	return err == nil && !match
 }
 
 // SkyhookRules are the rules of a Skyhook. An error means that one of its selectors is invalid.
@@ -81,6 +101,11 @@ func (r Rules) BlockingPods(pods []*corev1.Pod, isOurs func(*corev1.Pod) bool, r
 		}
 		blocking := rollout.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}
 		setEnd(&blocking, p)
+		if r.turnsAway(p) {
+			blocking.Leaving, blocking.TurnedAway = true, true
+			out = append(out, blocking)
+			continue
+		}
 		blocking.Protection, blocking.Stays = r.protectionOf(p), r.ignores(p)
 		blocking.Wait = blocking.Protection != ""
 		if blocking.Stays && !blocking.Wait {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -51,6 +53,11 @@ func TestBlockingPods(t *testing.T) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "x", Controller: &isController}}
 		p.Spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}}
 	}
+	selects := func(value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { ofDaemonSet(p); p.Spec.NodeSelector = map[string]string{"deploy": value} }
+	}
+	labelled := node.Parse(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"deploy": "paused"},
+		Annotations: map[string]string{v1alpha1.AnnotationNodeMarks: `{"node": "u", "set": {"deploy": {"by": {"Skyhook/x": "paused"}, "is": "paused"}}}`}}}, nil)
 	for _, c := range []struct {
 		what  string
 		pod   *corev1.Pod
@@ -106,6 +113,11 @@ func TestBlockingPods(t *testing.T) {
 		{"priorities are read", pod("a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(2000000000)) }), skyhook,
 			[]rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Priority: 2000000000}}},
 		{"our own pods never", pod("ours", func(*corev1.Pod) {}), skyhook, nil},
+		{"labels turn it away", pod("a", selects("off")), skyhook.On(labelled), []rollout.Pod{{Namespace: "default", Name: "a", UID: "a", Leaving: true, TurnedAway: true}}},
+		{"also in kube-system, and where DaemonSets block", pod("a", func(p *corev1.Pod) { selects("off")(p); p.Namespace = "kube-system" }), blocksDaemonSets.On(labelled),
+			[]rollout.Pod{{Namespace: "kube-system", Name: "a", UID: "a", Leaving: true, TurnedAway: true}}},
+		{"one that the labels select stays", pod("a", selects("paused")), skyhook.On(labelled), nil},
+		{"labels that nobody set turn none away", pod("a", selects("off")), skyhook.On(node.Parse(&corev1.Node{}, nil)), nil},
 	} {
 		refused := map[types.UID]Refusal{"refused": {Why: "the budget web allows none", RetryAt: now}}
 		got := c.rules.BlockingPods([]*corev1.Pod{c.pod}, func(p *corev1.Pod) bool { return p.Name == "ours" }, refused)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -180,13 +181,11 @@ func (p Pods) FindMissing(ctx context.Context, live client.Reader, pods map[stri
 		set, problem, err := readDaemonSet(ctx, live, wanted)
 		errs = append(errs, err)
 		for _, node := range p.Nodes {
-			text, isListed := missing[node.Name]
-			if !isListed || text != "" {
+			if text, isListed := missing[node.Name]; isListed && problem != "" {
+				missing[node.Name] = cmp.Or(text, problem)
 				continue
 			}
-			if missing[node.Name] = problem; problem == "" && selectsNode(set, node) && !hasReadyPod(set, pods[node.Name]) {
-				missing[node.Name] = fmt.Sprintf("DaemonSet %s/%s has no ready pod on the node", set.Namespace, set.Name)
-			}
+			addMissing(missing, node, set, pods)
 		}
 	}
 	return missing, errors.Join(errs...)
@@ -214,6 +213,35 @@ func FindUnready(pods map[string][]*corev1.Pod, admitted map[string]time.Time) m
 		}
 	}
 	return unready
+}
+
+// AddTurnedAway adds to what is missing on nodes the DaemonSets that labels turned away there, until their pods are ready again. The nodes have the
+// labels of before.
+func AddTurnedAway(ctx context.Context, live client.Reader, missing map[string]string, pods map[string][]*corev1.Pod, nodes []*corev1.Node, labels map[string]string) error {
+	var sets appsv1.DaemonSetList
+	err := live.List(ctx, &sets)
+	for _, node := range nodes {
+		turned := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: map[string]string{}}}
+		maps.Copy(turned.Labels, node.Labels)
+		maps.Copy(turned.Labels, labels)
+		for i := range sets.Items {
+			if !selectsNode(&sets.Items[i], turned) {
+				addMissing(missing, node, &sets.Items[i], pods)
+			}
+		}
+		if text, isListed := missing[node.Name]; isListed && err != nil {
+			missing[node.Name] = cmp.Or(text, "DaemonSets cannot be listed now")
+		}
+	}
+	return err
+}
+
+// addMissing notes that a DaemonSet that selects a node has no ready pod there, if nothing else is missing on the node.
+func addMissing(missing map[string]string, node *corev1.Node, set *appsv1.DaemonSet, pods map[string][]*corev1.Pod) {
+	text, isListed := missing[node.Name]
+	if isListed && text == "" && selectsNode(set, node) && !hasReadyPod(set, pods[node.Name]) {
+		missing[node.Name] = fmt.Sprintf("DaemonSet %s/%s has no ready pod on the node", set.Namespace, set.Name)
+	}
 }
 
 // wasUnready reports whether a pod that is not ready was not ready at some time either.

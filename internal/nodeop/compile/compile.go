@@ -126,6 +126,9 @@ func (c *compiler) checkSpec() {
 	for _, text := range c.in.PolicyProblems {
 		c.addProblem(rollout.ReasonInvalidSpec, text)
 	}
+	for _, text := range policy.FindMarkProblems(c.op.Marks, o.Spec.NodeSelector.Kubernetes()) {
+		c.addProblem(rollout.ReasonInvalidSpec, text)
+	}
 	if _, err := nodeop.ParseDrainSelectors(o.Spec.DrainOptions); err != nil {
 		c.addProblem(rollout.ReasonInvalidSpec, node.Truncate(err.Error(), 200)+": correct the selector")
 	}

@@ -111,16 +111,11 @@ func describeLeaving(pod *rollout.Pod, now time.Time) string {
 	isOver := !pod.LeavesAt.IsZero() && now.After(pod.LeavesAt)
 	switch {
 	case isOver && len(pod.Finalizers) > 0:
-		return " is being deleted, and waits for " + pluralOf(len(pod.Finalizers), "finalizer ", "finalizers ") + strings.Join(pod.Finalizers, ", ")
+		return " is being deleted, and waits for its finalizers: " + strings.Join(pod.Finalizers, ", ")
 	case isOver:
 		return " has not terminated yet, and its grace period is over"
+	case pod.TurnedAway:
+		return ", which the labels of nodeMarks turn away, has not been deleted by its DaemonSet yet"
 	}
 	return " has not terminated yet"
-}
-
-func pluralOf(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }

@@ -111,6 +111,7 @@ spec:
   nodeSelectors: {matchLabels: {pool: gpu}}
   drainConfig: {timeout: 1s, onTimeout: Force}
   revisionHistoryLimit: 1
+  nodeMarks: {labels: {example.com/deploy: paused}}
   packages:
     driver:
       version: VERSION
