@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +54,42 @@ func (r *Run) stepHosts() {
 			r.stepPod(view(r, c, &corev1.Pod{}).DeepCopy())
 		}
 	}
+	r.stepDaemonSet()
 	r.collectGarbage()
+}
+
+// stepDaemonSet lets the controller of DaemonSets create a pod on each node that its DaemonSet selects, and delete that of others.
+func (r *Run) stepDaemonSet() {
+	for _, key := range r.server.keys(DaemonSets) {
+		set := view(r, r.server.objects[DaemonSets.Kind][key], &appsv1.DaemonSet{})
+		for _, node := range r.server.keys(Nodes) {
+			isTurnedAway := turnsAway(nodeLabels(r.server.objects[Nodes.Kind][node]))
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-" + node.Name}, Spec: *set.Spec.Template.Spec.DeepCopy()}
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, DaemonSets.GroupVersionKind)}
+			p.Spec.NodeName = node.Name
+			switch exists := r.server.objects[Pods.Kind][client.ObjectKeyFromObject(p)] != nil; {
+			case exists && isTurnedAway:
+				_, _, _ = r.server.delete(Pods, client.ObjectKeyFromObject(p), metav1.DeleteOptions{}) // it was there a moment ago
+			case !exists && !isTurnedAway:
+				_ = r.create(Pods, p) // the next turn tries again
+			}
+		}
+	}
+}
+
+// addDaemonSet creates a DaemonSet that selects all nodes but those whose label turns it away.
+func (r *Run) addDaemonSet() {
+	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: setLabel, Operator: corev1.NodeSelectorOpNotIn, Values: turningAway}}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plugin"}}
+	set.Spec.Template.Spec = corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "plugin", Image: "plugin"}},
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
+		}},
+	}
+	if err := r.create(DaemonSets, set); err != nil {
+		r.violate("set up", "DaemonSet: %v", err)
+	}
 }
 
 // view is a decoded object, which must not be changed. Each version is decoded once.
@@ -167,6 +203,7 @@ func (r *Run) stepPod(p *corev1.Pod) {
 		r.stepPackage(p, h, random)
 	case p.Status.Phase == corev1.PodPending:
 		p.Status.Phase = corev1.PodRunning
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(r.now)})
 		r.writeStatus(Pods, p)
 	case isProtected(p) && !r.now.Before(p.CreationTimestamp.Add(protectedFor)):
 		p.Status.Phase = corev1.PodSucceeded

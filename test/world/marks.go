@@ -19,7 +19,19 @@ var markKeys = []struct{ where, key string }{
 	{"labels", v1alpha1.LabelExcludeBalancers},
 	{"annotations", v1alpha1.AnnotationScaleDown},
 	{"annotations", v1alpha1.AnnotationDoNotDisrupt},
+	{"labels", setLabel},
 }
+
+// setLabel is a label that Skyhooks set on held nodes, whatever people have put there.
+const setLabel = "example.com/deploy"
+
+// turningAway are the values of setLabel that Skyhooks set, and people do not.
+var turningAway = []string{"paused", "stopped"}
+
+func nodeLabels(c content) map[string]string { return meta(c).GetLabels() }
+
+// turnsAway reports whether the labels of a node turn the pod of a DaemonSet away.
+func turnsAway(labels map[string]string) bool { return slices.Contains(turningAway, labels[setLabel]) }
 
 // lifecycleTypes are the conditions that the operator sets, and others may set as well.
 var lifecycleTypes = []corev1.NodeConditionType{
@@ -32,6 +44,12 @@ type foreignMarks struct {
 	unclear map[string]bool // the operator cannot tell whose it is
 }
 
+// hasTurnedAwayPod reports whether the pod of a DaemonSet is on a node whose label turns it away.
+func (r *Run) hasTurnedAwayPod(node string) bool {
+	c := r.server.objects[Nodes.Kind][nodeKey(node)]
+	return c != nil && turnsAway(nodeLabels(c)) && r.server.objects[Pods.Kind][client.ObjectKey{Namespace: "default", Name: "plugin-" + node}] != nil
+}
+
 // newNodeMarks are marks as a user asks for them.
 func newNodeMarks(random *rand.Rand) content {
 	marks := []any{}
@@ -40,7 +58,11 @@ func newNodeMarks(random *rand.Rand) content {
 			marks = append(marks, mark)
 		}
 	}
-	return content{"marks": marks}
+	out := content{"marks": marks}
+	if random.IntN(2) == 0 {
+		out["labels"] = content{setLabel: turningAway[random.IntN(2)]}
+	}
+	return out
 }
 
 // mark sets or removes a label, annotation or condition that the operator uses as well.
@@ -70,7 +92,7 @@ func (r *Run) mark(random *rand.Rand) {
 	})
 	at := r.uidOf(key) + m.key
 	r.truth.marks.values[at] = value
-	r.truth.marks.unclear[at] = mayBeOurs && value == "true" // it looks like what the operator put there
+	r.truth.marks.unclear[at] = mayBeOurs && value == "true" && m.key != setLabel // it looks like what the operator put there
 }
 
 // setForeignCondition sets a condition of the node that is not the operator's, or removes it.

@@ -122,6 +122,7 @@ var toggles = []struct {
 	{"nodeMarks.marks", []any{
 		[]any{}, []any{"Conditions"}, []any{"DoNotDisrupt", "ExcludeFromLoadBalancers"}, []any{"Conditions", "Description", "PreferNoSchedule"},
 	}},
+	{"nodeMarks.labels", []any{content{}, content{setLabel: "paused"}, content{setLabel: "stopped"}}},
 }
 
 func (r *Run) toggle(random *rand.Rand) {

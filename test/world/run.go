@@ -267,6 +267,9 @@ func (r *Run) setUp() {
 	for i := range nodes {
 		r.addNode(fmt.Sprintf("n%d", i+1))
 	}
+	if r.random("daemon set").IntN(2) == 0 {
+		r.addDaemonSet()
+	}
 	if random.IntN(2) == 0 {
 		r.createAsUser(Policies, newPolicy(r.random("policy")))
 	}

@@ -50,10 +50,13 @@ var (
 	NodeOps    = Kind{GroupVersionKind: opv1.GroupVersion.WithKind("NodeOp"), Resource: "nodeops", Namespaced: true, Ours: true}
 	Upgrades   = Kind{GroupVersionKind: opv1.GroupVersion.WithKind("NodeOpUpgrade"), Resource: "nodeopupgrades", Namespaced: true, Ours: true}
 
+	// DaemonSets are listed and never watched.
+	DaemonSets = Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("DaemonSet"), Resource: "daemonsets", Namespaced: true}
+
 	// Revisions are written and never watched.
 	Revisions = Kind{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Resource: "controllerrevisions", Namespaced: true}
 
-	allKinds = []Kind{Revisions, Nodes, Pods, ConfigMaps, Jobs, Skyhooks, Policies, NodeOps, Upgrades}
+	allKinds = []Kind{Revisions, DaemonSets, Nodes, Pods, ConfigMaps, Jobs, Skyhooks, Policies, NodeOps, Upgrades}
 )
 
 // Request is one request to the Server, before it is carried out.

@@ -60,6 +60,9 @@ func (c *planCheck) checkRun(a acting) string {
 // hasPodLeft reports whether a pod is left that must leave the node.
 func (c *planCheck) hasPodLeft(a acting) bool {
 	mayStay := c.mayForceProtected(a)
+	if a.Rollout.Kind == Skyhooks.Kind && c.run.hasTurnedAwayPod(a.Node) {
+		return true
+	}
 	return slices.ContainsFunc(a.seen.Drain.Pods, func(p rollout.Pod) bool { return !p.Stays || !mayStay })
 }
 
