@@ -5,8 +5,11 @@ package skyhook_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
 )
@@ -43,7 +46,7 @@ func TestProof(t *testing.T) {
 	cluster.Exec(t, n, "touch /run/e2e-device")
 	cluster.ApplyUntilCleanup(t, deviceDaemonSet(name))
 	cluster.Kubectl(t, "rollout", "status", "daemonset/device-"+name, "--timeout="+suite.Timeout.String())
-	proof := fmt.Sprintf("\n  proof: {daemonSets: [%s/device-%s], nodeConditions: [{type: example.com/Validated}], timeout: 20s}", suite.Namespace, name)
+	proof := fmt.Sprintf("\n  proof: {daemonSets: [%s/device-%s], nodeConditions: [example.com/Validated], timeout: 20s}", suite.Namespace, name)
 	watch := watchNodes(t, n)
 	cluster.Apply(t, suite.Manifest(name, proof, interruptingPackage("{type: reboot}")))
 
@@ -79,6 +82,83 @@ func TestProof(t *testing.T) {
 	watch.requireOneReboot(t)
 	requireStages(t, n, "apply config post-interrupt")
 	cluster.RemoveSkyhook(t, name)
+}
+
+// lockDaemonSet has a pod on each node of a Skyhook with the label KEY=yes that holds a lock on a file of the host, as drivers are held.
+const lockDaemonSet = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: lock-SKYHOOK}
+spec:
+  selector: {matchLabels: {app: lock-SKYHOOK}}
+  template:
+    metadata: {labels: {app: lock-SKYHOOK}}
+    spec:
+      nodeSelector: {e2e: SKYHOOK, KEY: "yes"}
+      terminationGracePeriodSeconds: 2
+      containers:
+      - name: lock
+        image: IMAGE
+        command: [flock, /host/run/e2e-lock, sleep, "100000000"]
+        readinessProbe: {exec: {command: [sh, -c, "! flock -n /host/run/e2e-lock true"]}, periodSeconds: 1}
+        volumeMounts: [{name: run, mountPath: /host/run}]
+      volumes: [{name: run, hostPath: {path: /run}}]
+`
+
+// TestSetLabels: a package needs a lock that the pod of a DaemonSet holds, and gets it because labels turn the pod away while the node is
+// held. The labels are as before whenever the Skyhook is complete, though the operator is killed fifty times, and after a deletion in the middle.
+func TestSetLabels(t *testing.T) {
+	const name, key = "unlocked", "e2e.example.com/deploy"
+	kills, take := 50, cluster.InterruptibleNodes
+	if testing.Short() {
+		kills, take = 0, cluster.ShareInterruptibleNodes
+	}
+	n := take(t, 1)[0]
+	cluster.RequireService(t, n, "cron")
+	selectNodes(t, name, n)
+	cluster.Label(t, key+"=yes", n)
+	cluster.ApplyUntilCleanup(t, strings.NewReplacer("SKYHOOK", name, "KEY", key, "IMAGE", suite.ToolsImage).Replace(lockDaemonSet))
+	requireLocked := func() {
+		t.Helper()
+		cluster.Kubectl(t, "rollout", "status", "daemonset/lock-"+name, "--timeout="+suite.Timeout.String())
+		if _, err := cluster.TryExec(n, "flock --nonblock /run/e2e-lock true"); err == nil {
+			t.Error("nobody holds the lock")
+		}
+	}
+	label := func() string {
+		return cluster.Kubectl(t, "get", "node", n, "-o", `jsonpath={.metadata.labels.e2e\.example\.com/deploy}`)
+	}
+	rollOut := func(apply string) {
+		cluster.Apply(t, suite.Manifest(name, "\n  profile: Recommended\n  nodeMarks: {labels: {"+key+": paused}}", fmt.Sprintf(`
+    driver: {version: 1.0.0, image: %s, interrupt: {type: service, services: [cron]}, configMap: {apply.sh: %q}}`, shellscript, apply)))
+	}
+	requireLocked()
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	for round := 0; round == 0 || kills > 0; round++ {
+		rollOut(fmt.Sprintf("flock --nonblock /run/e2e-lock sleep 1 && echo %d >> /var/log/stages", round))
+		for range min(kills, 4) {
+			time.Sleep(time.Duration(200+random.IntN(6000)) * time.Millisecond)
+			cluster.KillOperators(t)
+			kills--
+		}
+		cluster.WaitComplete(t, name)
+		if got := label(); got != "yes" {
+			t.Fatalf("after round %d the label is %q", round, got)
+		}
+		requireLocked()
+		if got := cluster.Exec(t, n, "tail -n 1 /var/log/stages"); got != strconv.Itoa(round) {
+			t.Fatalf("the last package that had the lock was that of round %s, want %d", got, round)
+		}
+	}
+
+	rollOut("sleep 100000000")
+	cluster.EventuallyPrints(t, "the label is set", func(out string) bool { return out == "paused" },
+		"get", "node", n, "-o", `jsonpath={.metadata.labels.e2e\.example\.com/deploy}`)
+	cluster.RemoveSkyhook(t, name)
+	if got := label(); got != "yes" {
+		t.Errorf("after the deletion the label is %q", got)
+	}
+	requireLocked()
 }
 
 // lens is a kind that the operator knows nothing of.
