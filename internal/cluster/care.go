@@ -50,7 +50,6 @@ type careQuestion struct {
 // addCare notes for which targets nothing begins because their nodes are in the care of somebody else. These nodes count against the
 // budgets of their groups.
 func (c *compiler) addCare() {
-	var at map[string]int
 	c.answers = careAnswers{}
 	for i := range c.snapshot.Rollouts {
 		r := &c.snapshot.Rollouts[i]
@@ -58,15 +57,9 @@ func (c *compiler) addCare() {
 		if avoid == nil {
 			continue
 		}
-		if at == nil {
-			at = make(map[string]int, len(c.objects.Nodes))
-			for j, n := range c.objects.Nodes {
-				at[n.Name] = j
-			}
-		}
 		by := newCare(avoid)
 		for j, t := range r.Targets {
-			known, exists := at[t.Node]
+			known, exists := c.objects.places[t.Node]
 			if !exists || t.Visit.Admitted {
 				continue
 			}
@@ -75,7 +68,11 @@ func (c *compiler) addCare() {
 				continue
 			}
 			since = c.objects.durations.Since(t.UID, "care of "+r.Ref.String(), since, c.snapshot.Now)
-			r.CopyTarget(j).Avoided = &rollout.Why{Reason: rollout.ReasonInOthersCare, About: "Node " + t.Node, Text: "the node is in the care of somebody else: " + text, Since: since}
+			target := r.CopyTarget(j)
+			target.Avoided = &rollout.Why{Reason: rollout.ReasonInOthersCare, About: "Node " + t.Node, Text: "the node is in the care of somebody else: " + text, Since: since}
+			if why := target.Blocked; why != nil && why.Reason == rollout.ReasonTaintNotTolerated {
+				target.Blocked = nil // whoever set the taint may be the one who cares for the node
+			}
 			if g, hasGroup := c.groups[t.Group]; hasGroup && !t.Leaving {
 				taken := &c.snapshot.Groups[g].Taken
 				*taken = append(slices.Clip(*taken), t.Node)

@@ -41,6 +41,7 @@ func TestAvoid(t *testing.T) {
 	const of = "InOthersCare: the node is in the care of somebody else: "
 	for _, c := range []struct{ avoid, node, want string }{
 		{`{taints: [example.com/repair]}`, `{"spec":{"taints":[{"key":"example.com/repair","value":"bmc","effect":"PreferNoSchedule"}]}}`, of + "it has the taint example.com/repair=bmc:PreferNoSchedule"},
+		{`{taints: [example.com/lent]}`, `{"spec":{"taints":[{"key":"example.com/lent","effect":"NoSchedule"}]}}`, of + "it has the taint example.com/lent:NoSchedule"},
 		{`{labels: ["state in (broken, lent)"]}`, `{"metadata":{"labels":{"state":"lent"}}}`, of + "its labels match state in (broken,lent)"},
 		{`{labels: [state=broken]}`, `{"metadata":{"labels":{"state":"lent"}}}`, "Ledger"},
 		{`{cel: "node.metadata.labels['state'] == 'lent' && !node.spec.unschedulable"}`, `{"metadata":{"labels":{"state":"lent"}}}`, of + "avoid.cel is true of it: node.metadata.labels['state'] == 'lent'"},
