@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 60, "number of random runs of TestRandomRuns")
+	seeds = flag.Int("seeds", 25, "number of random runs of TestRandomRuns")
 	first = flag.Int64("seed", 1, "the seed of the first run")
 )
 
