@@ -217,6 +217,9 @@ func (l liveWorkloads) On(ctx context.Context, nodes []string) (map[string][]*co
 			continue
 		}
 		out[n] = pods
+		for _, p := range pods {
+			StripWorkload(p) // as the watches do
+		}
 	}
 	return out, errors.Join(errs...)
 }

@@ -137,7 +137,10 @@ func StripWorkload(p *corev1.Pod) *corev1.Pod {
 			volumes = append(volumes, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 		}
 	}
-	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName, Tolerations: p.Spec.Tolerations, Volumes: volumes, Priority: p.Spec.Priority, ActiveDeadlineSeconds: p.Spec.ActiveDeadlineSeconds}
+	p.Spec = corev1.PodSpec{
+		NodeName: p.Spec.NodeName, NodeSelector: p.Spec.NodeSelector, Affinity: p.Spec.Affinity, ServiceAccountName: p.Spec.ServiceAccountName,
+		Tolerations: p.Spec.Tolerations, Volumes: volumes, Priority: p.Spec.Priority, ActiveDeadlineSeconds: p.Spec.ActiveDeadlineSeconds,
+	}
 	var ready []corev1.PodCondition
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -99,10 +99,11 @@ spec:
       containers:
       - name: lock
         image: IMAGE
-        command: [flock, /host/run/e2e-lock, sleep, "100000000"]
-        readinessProbe: {exec: {command: [sh, -c, "! flock -n /host/run/e2e-lock true"]}, periodSeconds: 1}
-        volumeMounts: [{name: run, mountPath: /host/run}]
-      volumes: [{name: run, hostPath: {path: /run}}]
+        command: [chroot, /host, flock, /run/e2e-lock, sleep, "100000000"]
+        readinessProbe: {exec: {command: [sh, -c, "! chroot /host flock --nonblock /run/e2e-lock true"]}, periodSeconds: 1}
+        securityContext: {privileged: true}
+        volumeMounts: [{name: host, mountPath: /host}]
+      volumes: [{name: host, hostPath: {path: /}}]
 `
 
 // TestSetLabels: a package needs a lock that the pod of a DaemonSet holds, and gets it because labels turn the pod away while the node is
@@ -128,14 +129,19 @@ func TestSetLabels(t *testing.T) {
 	label := func() string {
 		return cluster.Kubectl(t, "get", "node", n, "-o", `jsonpath={.metadata.labels.e2e\.example\.com/deploy}`)
 	}
-	rollOut := func(apply string) {
+	rollOut := func(round int, script string) {
 		cluster.Apply(t, suite.Manifest(name, "\n  profile: Recommended\n  nodeMarks: {labels: {"+key+": paused}}", fmt.Sprintf(`
-    driver: {version: 1.0.0, image: %s, interrupt: {type: service, services: [cron]}, configMap: {apply.sh: %q}}`, shellscript, apply)))
+    driver:
+      version: 1.%d.0
+      image: %s
+      retries: 0
+      interrupt: {type: service, services: [cron]}
+      configMap: {apply.sh: %[3]q, upgrade.sh: %[3]q}`, round%2, shellscript, script)))
 	}
 	requireLocked()
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	for round := 0; round == 0 || kills > 0; round++ {
-		rollOut(fmt.Sprintf("flock --nonblock /run/e2e-lock sleep 1 && echo %d >> /var/log/stages", round))
+		rollOut(round, fmt.Sprintf("flock --nonblock /run/e2e-lock sleep 1 && echo %d >> /var/log/stages", round))
 		for range min(kills, 4) {
 			time.Sleep(time.Duration(200+random.IntN(6000)) * time.Millisecond)
 			cluster.KillOperators(t)
@@ -151,7 +157,7 @@ func TestSetLabels(t *testing.T) {
 		}
 	}
 
-	rollOut("sleep 100000000")
+	rollOut(1, "sleep 100000000")
 	cluster.EventuallyPrints(t, "the label is set", func(out string) bool { return out == "paused" },
 		"get", "node", n, "-o", `jsonpath={.metadata.labels.e2e\.example\.com/deploy}`)
 	cluster.RemoveSkyhook(t, name)
