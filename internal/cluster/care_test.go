@@ -18,7 +18,7 @@ func TestHandsOff(t *testing.T) {
 	s.Apply(strings.Replace(driver, "  packages:", "  profile: Recommended\n  interruptionBudget: {count: 2}\n  packages:", 1))
 	s.passes(2)
 	s.Patch(s.GetNode("n2"), `{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-state":"draining"}}}`)
-	s.passes(30)
+	s.passes(60)
 	s.requireVerdict("driver", "n1", "InOthersCare: the node is in the care of somebody else: its labels match dgxc.nvidia.com/nvsentinel-state (profile Recommended: avoid)")
 	s.requireVerdict("driver", "n2", "Finished: ")
 	if n := s.GetNode("n1"); n.Annotations[v1alpha1.PrefixRecord+"driver"] != "" {

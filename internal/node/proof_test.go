@@ -30,7 +30,7 @@ func TestProofSettles(t *testing.T) {
 	since := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	n := provenNode("8", corev1.ConditionTrue)
 	n.BootID = "second"
-	for boot, want := range map[string]time.Time{"first": since.Add(10 * time.Second), "second": {}, "": {}} {
+	for boot, want := range map[string]time.Time{"first": since.Add(30 * time.Second), "second": {}, "": {}} {
 		if got := (Proofs{{}}).Compile(n, ProofState{Since: &since, Boot: boot}).Settles; !got.Equal(want) {
 			t.Errorf("admitted in boot %q: it settles at %s, want %s", boot, got, want)
 		}
