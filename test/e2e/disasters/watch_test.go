@@ -159,7 +159,8 @@ func cordonFirst(r *run) {
 
 // heal removes what disasters leave on a host.
 const heal = `rm -rf /etc/disaster /etc/hands-off /etc/systemd/system/disaster.service /etc/systemd/system/multi-user.target.wants/disaster.service
-test ! -e /etc/cni/off || mv /etc/cni/off /etc/cni/net.d
+systemctl stop disaster
+test ! -e /etc/cni/off || { mkdir -p /etc/cni/net.d; mv /etc/cni/off/* /etc/cni/net.d; rmdir /etc/cni/off; } # containerd makes net.d again
 rm -f /var/lib/skyhook/full; sync`
 
 // restore makes nodes what they were, so that the next disaster can have them.
