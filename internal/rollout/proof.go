@@ -18,8 +18,7 @@ type Proof struct {
 	Objects  []string      // names of such objects that exist; they are deleted when the node is given back
 }
 
-// ReportTime is how long a kubelet may report pods and resources of the boot before, until it has looked at all of them, or that its node is
-// ready, until it has noticed that it is not.
+// ReportTime is how long a kubelet may report after a boot what is not true: pods and resources of the boot before, or that its node is ready.
 const ReportTime = 30 * time.Second
 
 // ExpiresAt returns when the proof is late; zero for never. It counts from when the wait was observed, because Since may be a time of
