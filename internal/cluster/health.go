@@ -38,7 +38,7 @@ func findProvingNodes(o *Objects) map[rollout.Ref]provingNodes {
 		if !proofs.NeedsFindings() {
 			return
 		}
-		need := provingNodes{proofs: proofs, labels: marks.SetLabels(), admitted: map[string]time.Time{}}
+		need := provingNodes{proofs: proofs, labels: marks.StringLabels(), admitted: map[string]time.Time{}}
 		for _, n := range o.Nodes {
 			if at := provingSince(n); at != nil {
 				need.admitted[n.Name] = *at

@@ -25,7 +25,7 @@ package controller
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=deploymentpolicies,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=skyhook.nvidia.com,resources=skyhooks/status;deploymentpolicies/status,verbs=patch
 //
-// Proofs read the DaemonSets that they name.
+// Proofs read the DaemonSets that they name, and list all to find those that labels of nodeMarks turned away.
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list
 // NodeOps are created for upgrades, which own them, and deleted when they ask for it after they have finished.
 // +kubebuilder:rbac:groups=operator.kairos.io,resources=nodeops,verbs=list;watch;create;patch;delete

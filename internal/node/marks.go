@@ -38,7 +38,7 @@ type Description struct {
 
 // NewMarks returns the marks of a hold that options ask for.
 func NewMarks(options v1alpha1.NodeMarks, d Description) Marks {
-	m := Marks{Labels: map[string]string{}, Annotations: map[string]string{}, Conditions: options.Has(v1alpha1.MarkConditions), Set: options.SetLabels()}
+	m := Marks{Labels: map[string]string{}, Annotations: map[string]string{}, Conditions: options.Has(v1alpha1.MarkConditions), Set: options.StringLabels()}
 	if options.Has(v1alpha1.MarkExcludeFromLoadBalancers) {
 		m.Labels[v1alpha1.LabelExcludeBalancers] = excludedBySkyhook
 	}
@@ -202,7 +202,7 @@ func (n *Node) RemoveUnheldMarks() Edit {
 		e.RemoveAnnotation(n, v1alpha1.AnnotationMaintenance)
 	}
 	maps.DeleteFunc(rec.Conditions, func(holder, _ string) bool { return !isHolder[holder] })
-	if !equalMarks(rec, n.marks) || rec.isEmpty() {
+	if rec.Node = n.marks.Node; EncodeJSON(rec) != EncodeJSON(n.marks) || rec.isEmpty() {
 		n.editMarks(&e, rec)
 	}
 	return e
@@ -247,12 +247,6 @@ func (n *Node) settleLabels(e *Edit, recorded map[string]setLabel, isHolder map[
 // HasSetLabels reports whether labels that a hold set are on the node.
 func (n *Node) HasSetLabels() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(n.marks.Set)), func(l setLabel) bool { return !ptr.Equal(l.Is, l.Before) })
-}
-
-// equalMarks compares two records of the same node.
-func equalMarks(a, b markRecord) bool {
-	a.Node = b.Node
-	return EncodeJSON(a) == EncodeJSON(b)
 }
 
 // holders are those that hold the node, as marks name them.

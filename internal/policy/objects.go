@@ -72,9 +72,8 @@ func FindMarkProblems(marks v1alpha1.NodeMarks, selector *metav1.LabelSelector) 
 		return isMatched || slices.ContainsFunc(selector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == key })
 	}
 	for _, key := range slices.Sorted(maps.Keys(marks.Labels)) {
-		add := func(text string) {
-			problems = append(problems, "labels of nodeMarks have "+rollout.Truncate(key+"="+string(marks.Labels[key]), maxErrorText)+", "+text)
-		}
+		title := rollout.Truncate(key+"="+string(marks.Labels[key]), maxErrorText)
+		add := func(text string) { problems = append(problems, "labels of nodeMarks have "+title+", "+text) }
 		switch {
 		case len(validation.IsQualifiedName(key)) > 0:
 			add("which is no label: write a key such as example.com/deploy")

@@ -9,7 +9,7 @@ import (
 )
 
 // NodeMarks show other programs that a node is held for maintenance. They are put on the node in the same patch as the cordon,
-// and removed with the last one. What is there before, or is changed meanwhile, belongs to somebody else and stays as it is.
+// and removed with the last one. What is changed meanwhile belongs to somebody else and stays as it is, and so does what marks find there.
 type NodeMarks struct {
 	// marks are what is put on the node. Conditions are the lifecycle conditions of Kubernetes: MaintenancePlanned,
 	// DrainInProgress, Drained and MaintenanceInProgress. ExcludeFromLoadBalancers is the label
@@ -49,8 +49,8 @@ const (
 // Has reports whether a mark is asked for.
 func (m NodeMarks) Has(mark NodeMark) bool { return slices.Contains(m.Marks, mark) }
 
-// SetLabels are the labels.
-func (m NodeMarks) SetLabels() map[string]string {
+// StringLabels are the labels, with their values as strings.
+func (m NodeMarks) StringLabels() map[string]string {
 	out := make(map[string]string, len(m.Labels))
 	for key, value := range m.Labels {
 		out[key] = string(value)
