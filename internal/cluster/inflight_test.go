@@ -80,7 +80,8 @@ func (g *blockingTransport) unblock() {
 	}
 }
 
-// waitUntilComplete waits until nothing is in flight but these nodes, and statuses while they are blocked.
+// waitUntilComplete waits until nothing is in flight but these nodes, and statuses and deletions while they are blocked: what is in
+// flight reads the clock.
 func (s *scenario) waitUntilComplete(nodes ...string) {
 	s.Helper()
 	s.Eventually("all but one node have landed", func() bool {
@@ -88,7 +89,7 @@ func (s *scenario) waitUntilComplete(nodes ...string) {
 		for _, n := range nodes {
 			delete(now.nodes, n)
 		}
-		return len(now.nodes) == 0 && (len(now.statuses) == 0 || s.statusesHang)
+		return len(now.nodes) == 0 && (len(now.deleting) == 0 || s.deletionsHang) && (len(now.statuses) == 0 || s.statusesHang)
 	})
 }
 
@@ -194,7 +195,7 @@ func TestLatePlan(t *testing.T) {
 // TestSlowDeletions shows that no stage waits for the deletion of the pod before, and that each pod is deleted once.
 func TestSlowDeletions(t *testing.T) {
 	s, g := newSlowScenario(t, 1, "")
-	g.method = http.MethodDelete
+	g.method, s.deletionsHang = http.MethodDelete, true
 	s.Apply(demo)
 	for range 12 {
 		s.passWithout()
@@ -210,6 +211,7 @@ func TestSlowDeletions(t *testing.T) {
 		t.Error("nothing is known to be in flight for the Skyhook")
 	}
 	g.unblock()
+	s.deletionsHang = false
 	s.cluster.WaitForInFlight()
 	s.passWithout()
 	if got := s.podNames(); len(got) > 0 {

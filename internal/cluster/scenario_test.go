@@ -45,6 +45,7 @@ type scenario struct {
 	requests *recorder
 
 	statusesHang  bool                                      // statuses are not answered
+	deletionsHang bool                                      // deletions are not answered
 	wrapTransport func(http.RoundTripper) http.RoundTripper // see wrapRequests; nil to leave it
 }
 
