@@ -168,9 +168,14 @@ func (l recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// collectLines is a log that a test reads.
+// collectLines is a log that a test reads when nothing writes to it any more.
 func collectLines(lines *[]string) logr.Logger {
-	return funcr.New(func(_, line string) { *lines = append(*lines, line) }, funcr.Options{})
+	var mu sync.Mutex
+	return funcr.New(func(_, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		*lines = append(*lines, line)
+	}, funcr.Options{})
 }
 
 func newTypedClient(t *testing.T) kubernetes.Interface {
