@@ -27,6 +27,8 @@ func (a admitter) admitTargets(r *rolloutState) {
 		}
 		if why == nil {
 			why = looker.look(t, left)
+		} else if why.Reason == rollout.ReasonLedger {
+			looker.look(t, left) // for the next plan, which is made when the ledger is stored
 		}
 		if looker.isGivenUp {
 			a.giveUpWaiting(t, *why)
@@ -115,33 +117,18 @@ func compareBool(a, b bool) int {
 
 // checkOpen returns why nothing of a group is admitted to the node of a candidate, whatever its limits say.
 func checkOpen(t *targetState) *rollout.Why {
-	for _, check := range []func(*targetState) *rollout.Why{checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, checkClosing} {
-		if why := check(t); why != nil {
-			return why
-		}
-	}
-	return nil
-}
-
-// admissionChecks are the conditions under which a candidate is admitted, in the order in which they are checked. Each
-// returns why the candidate waits; nil if it does not.
-var admissionChecks = []func(*targetState) *rollout.Why{
-	checkLimit,
-	checkTopology,
-	checkLedger,
-	checkPulled,
+	return checkAll(t, checkNodeFree, checkGroupFrozen, checkWave, checkGroupOpen, checkClosing)
 }
 
 // checkAdmission returns why a candidate is not admitted now; nil if it may be.
 func checkAdmission(t *targetState, looker *podLooker) *rollout.Why {
 	looker.isGivenUp = false
-	if why := checkOpen(t); why != nil {
-		return why
-	}
-	if why := looker.checkProtected(t); why != nil {
-		return why
-	}
-	for _, check := range admissionChecks {
+	return checkAll(t, checkOpen, looker.checkProtected, checkMemory, checkLimit, checkTopology, checkLedger, checkPulled)
+}
+
+// checkAll returns the first reason why a candidate waits; nil if it does not.
+func checkAll(t *targetState, checks ...func(*targetState) *rollout.Why) *rollout.Why {
+	for _, check := range checks {
 		if why := check(t); why != nil {
 			return why
 		}
@@ -176,8 +163,13 @@ func checkGroupOpen(t *targetState) *rollout.Why {
 		return groupReasons{g}.stopped()
 	case g.Failed != nil && !t.rollout.Deleting && !t.target.Rollback.WithOthers:
 		return g.Failed
-	case g.hasUnsavedMemory():
-		return groupReasons{g}.unsaved()
+	}
+	return nil
+}
+
+func checkMemory(t *targetState) *rollout.Why {
+	if t.group.hasUnsavedMemory() {
+		return groupReasons{t.group}.unsaved()
 	}
 	return nil
 }

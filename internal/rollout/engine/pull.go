@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -157,7 +158,7 @@ func checkPullTurn(t *targetState) *rollout.Why {
 	if t.rollout.Paused || t.rollout.Broken != nil {
 		return &rollout.Why{Reason: rollout.ReasonPaused, Text: "the rollout is paused"}
 	}
-	return checkOpen(t)
+	return cmp.Or(checkOpen(t), checkMemory(t))
 }
 
 // checkPullLimits returns what a pull waits for: others of its group, or one that finds out the digest of an image.
