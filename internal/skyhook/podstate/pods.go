@@ -285,10 +285,10 @@ func (s *Pod) readRejected(p *corev1.Pod) {
 	default:
 		text = "the kubelet rejected the pod: " + text
 	}
-	if s.Why != nil && p.Status.Reason == "" {
-		return // its container has the reason
-	}
 	s.State = failing
+	if s.Why != nil && p.Status.Reason == "" {
+		return // its container has the reason, and counts
+	}
 	s.Attempts++
 	s.FailedAt = p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {

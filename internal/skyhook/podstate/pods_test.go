@@ -105,6 +105,7 @@ func TestReadPod(t *testing.T) {
 		{"the node shut down", failedPod("Terminated", "Pod was terminated in response to imminent node shutdown."), Running, false, true, 0, rollout.ReasonPodLost,
 			"the node shut down: Terminated: Pod was terminated in response to imminent node shutdown."},
 		{"failed without a reason", failedPod("", ""), failing, false, true, 1, rollout.ReasonKubeletRejected, "the kubelet rejected the pod: it gives no reason"},
+		{"failed because a container did", asFailed(stagePod(ok, ended(2, ""))), failing, false, true, 1, rollout.ReasonStageFailed, "container tuning-apply ended with exit code 2"},
 		{"being deleted", leavingPod(stagePod(ok, works())), Running, true, false, 0, rollout.ReasonPodLost, "pod p is being deleted"},
 		{"deleted after its end", leavingPod(stagePod(ok, ok, ok)), Succeeded, true, false, 0, "", ""},
 	} {
@@ -127,8 +128,13 @@ func TestReadPod(t *testing.T) {
 }
 
 func failedPod(reason, message string) *corev1.Pod {
-	p := stagePod()
-	p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, reason, message
+	p := asFailed(stagePod())
+	p.Status.Reason, p.Status.Message = reason, message
+	return p
+}
+
+func asFailed(p *corev1.Pod) *corev1.Pod {
+	p.Status.Phase = corev1.PodFailed
 	return p
 }
 
