@@ -121,6 +121,10 @@ chart-lint: ## lint the chart by ct, helm and yamllint
 	  PATH=$(CURDIR)/dist/chart-lint:$$PATH ct lint --charts chart --lint-conf "$$rules" \
 	  --check-version-increment=false --validate-maintainers=false --validate-chart-schema=false
 
+.PHONY: try
+try: ## show a rollout on fifty simulated nodes in your browser, without root and without a cluster, until you interrupt it
+	@go run ./test/scale -try
+
 .PHONY: demo
 demo: ## run the quick start on two real nodes of this machine (root), or on the cluster of DEMO_KUBECONFIG
 	@test/demo/demo.sh up

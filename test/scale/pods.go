@@ -43,6 +43,10 @@ func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 		if sleep(ctx, took) != nil {
 			return
 		}
+		if isStage := isCompact || i > 0; f.try && isStage && p.Spec.NodeName == newNode(brokenNode).Name {
+			f.failStage(ctx, p, i)
+			return
+		}
 		message, err := f.carryOut(ctx, p, &containers[i])
 		if err != nil {
 			if ctx.Err() == nil {
@@ -50,7 +54,7 @@ func (f *simulation) runPod(ctx context.Context, p *corev1.Pod) {
 			}
 			return
 		}
-		if !f.updatePod(ctx, p, func(p *corev1.Pod) { kubelet.End(p, i, 0, message, time.Now()) }) {
+		if !f.updatePod(ctx, p, func(p *corev1.Pod) { f.endContainer(p, i, 0, message) }) {
 			return
 		}
 	}

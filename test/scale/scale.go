@@ -28,6 +28,7 @@ type run struct {
 	budget        int           // nodes in flight; 0: no budget
 	stageDuration time.Duration // how long a pod runs, or a container of a compact one
 	layout        string        // of the pods
+	defaults      string        // the operator's profile
 	heartbeat     time.Duration // interval of one kubelet
 	restDuration  time.Duration // how long to measure the operator at rest; checks for drift driftPeriods times as long
 	driftInterval time.Duration // from one check of a node to the next
@@ -38,11 +39,12 @@ type run struct {
 	churn         int           // of a soak: nodes that are replaced with each reading
 	profile       string        // directory for CPU and heap profiles of the phases; empty: none
 	keep          bool          // leave everything running until interrupted
+	try           bool          // show a rollout to a person instead of measuring; one node is broken
 	verbose       bool
 }
 
 func main() {
-	var r run
+	r := run{defaults: "Compatible"}
 	flag.IntVar(&r.nodes, "nodes", 1000, "simulated nodes")
 	flag.IntVar(&r.packages, "packages", 2, "packages on each node")
 	names := flag.String("phases", joinPhases(), "what to measure")
@@ -60,12 +62,17 @@ func main() {
 	flag.IntVar(&r.churn, "churn", 5, "with -soak: nodes that are replaced with each reading")
 	flag.StringVar(&r.profile, "profile", "", "directory for CPU and heap profiles, one of each for every ten seconds of a phase; go tool pprof merges those it is given")
 	flag.BoolVar(&r.keep, "keep", false, "keep everything running afterwards until interrupted, to inspect it with kubectl")
+	flag.BoolVar(&r.try, "try", false, "measure nothing: show a rollout on fifty nodes in the browser, until interrupted")
 	flag.BoolVar(&r.verbose, "v", false, "show the operator's log")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var err error
-	if r.phases, err = parsePhases(*names); err == nil {
+	r.phases, err = parsePhases(*names)
+	if r.try {
+		r.prepareToTry()
+	}
+	if err == nil {
 		err = r.measure(ctx)
 	}
 	if err != nil {
@@ -74,7 +81,7 @@ func main() {
 	}
 }
 
-// measure starts control plane, nodes and operator, and measures the operator.
+// measure starts control plane, nodes and operator, and measures the operator, or shows what it does.
 func (r *run) measure(ctx context.Context) (err error) {
 	plane, err := controlplane.Start(ctx, controlplane.Options{
 		CRDs:      []string{"chart/files/crds"},
@@ -104,6 +111,9 @@ func (r *run) measure(ctx context.Context) (err error) {
 		return err
 	}
 	defer o.stop()
+	if r.try {
+		return f.show(ctx, o)
+	}
 	if r.soak > 0 {
 		return (&soak{simulation: f, operator: o}).run(ctx)
 	}
