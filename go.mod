@@ -2,6 +2,8 @@ module github.com/skyhook-k8s/skyhook
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/Masterminds/semver/v3 v3.5.0
 	github.com/cockroachdb/datadriven v1.0.3

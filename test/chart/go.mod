@@ -2,6 +2,8 @@ module github.com/skyhook-k8s/skyhook/test/chart
 
 go 1.26.7
 
+toolchain go1.26.8
+
 require (
 	github.com/fluxcd/cli-utils v1.2.2
 	github.com/go-logr/logr v1.4.4

@@ -2,6 +2,8 @@ module github.com/skyhook-k8s/skyhook/test/docs
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/skyhook-k8s/skyhook v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2

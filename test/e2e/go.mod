@@ -2,6 +2,8 @@ module github.com/skyhook-k8s/skyhook/test/e2e
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-containerregistry v0.22.1

@@ -2,6 +2,8 @@ module github.com/skyhook-k8s/skyhook/test/github
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require github.com/rhysd/actionlint v1.7.12
 
 require (

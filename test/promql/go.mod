@@ -2,6 +2,8 @@ module github.com/skyhook-k8s/skyhook/test/promql
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/prometheus/prometheus v0.305.0
 	sigs.k8s.io/yaml v1.6.0

@@ -2,6 +2,8 @@ module github.com/skyhook-k8s/skyhook/test/site
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/chromedp/cdproto v0.0.0-20260321001828-e3e3800016bc
 	github.com/chromedp/chromedp v0.15.1
