@@ -9,14 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// FormatTable formats rows as columns: a header, dashes below it, two blanks between columns. Paint may colour a cell by its
+// FormatTable formats rows as columns: a header, and two blanks between columns. Paint may colour a cell by its
 // text; it is nil when nothing is to be coloured.
 func FormatTable(header []string, rows [][]string, paint func(string) string) string {
 	width := make([]int, len(header))
-	dashes := make([]string, len(header))
 	for i, h := range header {
 		width[i] = utf8.RuneCountInString(h)
-		dashes[i] = strings.Repeat("-", width[i])
 	}
 	for _, row := range rows {
 		for i, cell := range row {
@@ -24,11 +22,11 @@ func FormatTable(header []string, rows [][]string, paint func(string) string) st
 		}
 	}
 	var b strings.Builder
-	for n, row := range append([][]string{header, dashes}, rows...) {
+	for n, row := range append([][]string{header}, rows...) {
 		line := ""
 		for i, cell := range row {
 			padding := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2)
-			if paint != nil && n > 1 {
+			if paint != nil && n > 0 {
 				cell = paint(cell)
 			}
 			line += cell + padding

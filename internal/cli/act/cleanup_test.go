@@ -23,9 +23,9 @@ func TestRemainsOfManyNodes(t *testing.T) {
 		lines int
 		last  string
 	}{
-		output.Table: {session.MaxNodeRows + 4, "  and 5 more nodes; -o wide shows all\n"},
-		output.JSON:  {session.MaxNodeRows + 4, "  and 5 more nodes; -o wide shows all\n"},
-		output.Wide:  {28, "  n24   -         -\n"},
+		output.Table: {session.MaxNodeRows + 3, "  and 5 more nodes; -o wide shows all\n"},
+		output.JSON:  {session.MaxNodeRows + 3, "  and 5 more nodes; -o wide shows all\n"},
+		output.Wide:  {27, "  n24   -         -\n"},
 	} {
 		got := r.formatText(&session.Factory{Printer: &output.Printer{Format: format}})
 		if strings.Count(got, "\n") != want.lines || !strings.HasSuffix(got, want.last) {
