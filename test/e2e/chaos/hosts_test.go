@@ -75,6 +75,10 @@ func (r *run) observe() (stop func()) {
 			return err
 		})
 	}
+	compacts := []string{compact}
+	if r.profile == recommended { // it pins images, and where the digest is known stages share pods
+		compacts = append(compacts, settings, services, kernel)
+	}
 	o := observer.New(observer.Setup{
 		Groups: []observer.Group{
 			{Name: "pool", Limit: 1, Nodes: r.nodes[:2]},
@@ -82,7 +86,7 @@ func (r *run) observe() (stop func()) {
 		},
 		Protected:  []string{suite.Namespace + "/" + protectedPod},
 		Protecting: []string{settings, services, kernel, compact},
-		Compact:    []string{compact},
+		Compact:    compacts,
 		Guarded:    guardedApp,
 		MinReady:   2,
 	})
