@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
@@ -190,4 +193,56 @@ func TestDefaults(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
+}
+
+// TestDescriptions: kubectl explain says of every field that Recommended fills in what it means there.
+func TestDescriptions(t *testing.T) {
+	_, ofSkyhooks := FillSkyhook(v1alpha1.SkyhookSpec{}, nil, true)
+	_, limited := FillSkyhook(v1alpha1.SkyhookSpec{InterruptionBudget: v1alpha1.InterruptionBudget{Percent: new(int32(1))}}, nil, true)
+	_, ofPolicies := FillPolicy(v1alpha1.DeploymentPolicySpec{})
+	reboots := opv1.NodeOpSpec{Cordon: new(true), RebootOnSuccess: new(true), DrainOptions: &opv1.DrainOptions{}, DeploymentPolicy: "p", Concurrency: new(int32(1))}
+	_, ofNodeOps := FillNodeOp(reboots)
+	for kind, names := range map[string]Fields{
+		"skyhook.nvidia.com_skyhooks":           append(ofSkyhooks, limited...),
+		"skyhook.nvidia.com_deploymentpolicies": ofPolicies,
+		"operator.kairos.io_nodeops":            append(ofNodeOps, fieldConcurrency, "ttlSecondsAfterFinished"),
+		"operator.kairos.io_nodeopupgrades":     {fieldConcurrency},
+	} {
+		content, err := os.ReadFile("../../chart/files/crds/" + kind + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(content, crd); err != nil {
+			t.Fatal(err)
+		}
+		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		for _, name := range names {
+			path := strings.Split(name, ".")
+			found := findProperties(&spec, path[len(path)-1])
+			if len(found) == 0 && !(kind == "skyhook.nvidia.com_skyhooks" && name == FieldAvoid) { // which a policy has
+				t.Errorf("%s has no field %s", kind, name)
+			}
+			for _, description := range found {
+				if !strings.Contains(description, "Recommended") {
+					t.Errorf("%s: %s does not say what it means with profile Recommended: %s", kind, name, description)
+				}
+			}
+		}
+	}
+}
+
+// findProperties returns the descriptions of the fields of a name, wherever they are.
+func findProperties(s *apiextensionsv1.JSONSchemaProps, name string) (found []string) {
+	for key := range s.Properties {
+		property := s.Properties[key]
+		if key == name {
+			found = append(found, property.Description)
+		}
+		found = append(found, findProperties(&property, name)...)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		found = append(found, findProperties(s.Items.Schema, name)...)
+	}
+	return found
 }

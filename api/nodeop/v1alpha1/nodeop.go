@@ -115,7 +115,7 @@ type NodeOpSpec struct {
 
 	// shareReboots lets the reboot of a node, and those that Skyhooks and other NodeOps with shareReboots owe there, become one.
 	// Each of them does what comes before its reboot, one after the other; then the node reboots once. It requires
-	// rebootOnSuccess and cordon. Default false: the node reboots right after the command.
+	// rebootOnSuccess and cordon. Default false: the node reboots right after the command. Default true with profile Recommended.
 	// +optional
 	ShareReboots *bool `json:"shareReboots,omitempty"`
 
@@ -133,7 +133,7 @@ type NodeOpSpec struct {
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
 	// countUnavailable counts nodes against concurrency that are not ready, that somebody else cordoned, or that this NodeOp left
-	// cordoned after a failure. Default false. It needs concurrency; the budget of a deploymentPolicy has its own field.
+	// cordoned after a failure. Default false, with profile Recommended true. It needs concurrency; the budget of a deploymentPolicy has its own field.
 	// +optional
 	CountUnavailable *bool `json:"countUnavailable,omitempty"`
 
@@ -164,7 +164,7 @@ type NodeOpSpec struct {
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
 	// ttlSecondsAfterFinished is how long Jobs and pods are kept after the whole operation has finished, at least 0.
-	// The results stay in status. Absent keeps them until the NodeOp is deleted.
+	// The results stay in status; with profile Recommended the NodeOp goes, too. Absent keeps them until the NodeOp is deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647

@@ -12,7 +12,7 @@ type DrainPodOptions struct {
 	// wait says when protected pods are waited for: those of podNonInterruptLabels, and those with the annotation
 	// skyhook.nvidia.com/do-not-interrupt: "true". AfterCordon cordons the node first, so that no further ones arrive.
 	// BeforeCordon leaves the node schedulable and lets other nodes go first until they have ended there. Absent means
-	// AfterCordon.
+	// AfterCordon, with profile Recommended BeforeCordon.
 	// +optional
 	Wait DrainWaitMode `json:"wait,omitempty"`
 
@@ -39,8 +39,8 @@ type DrainPodOptions struct {
 	// +optional
 	PodSelector *LabelSelector `json:"podSelector,omitempty"`
 
-	// order says which pods leave first. Together evicts all pods at the same time. ByPriority evicts those of the lowest
-	// priority first, and those of the next one when they are gone. Absent means Together.
+	// order says which pods leave first. Together evicts all at the same time. ByPriority evicts those of the lowest priority first,
+	// and those of the next one when they are gone. Absent means Together, with profile Recommended ByPriority.
 	// +optional
 	Order DrainOrder `json:"order,omitempty"`
 }

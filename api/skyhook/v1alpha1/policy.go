@@ -101,7 +101,7 @@ type DeploymentPolicySpec struct {
 	// +optional
 	Health *HealthGates `json:"health,omitempty"`
 
-	// proof is what must be true of a node before it is given back. Absent means nothing.
+	// proof is what must be true of a node before it is given back. Absent means nothing, with profile Recommended asBefore.
 	// +optional
 	Proof *Proof `json:"proof,omitempty"`
 
@@ -111,7 +111,7 @@ type DeploymentPolicySpec struct {
 	Avoid *Avoid `json:"avoid,omitempty"`
 
 	// nodeMarks show other programs that a node is held for maintenance by a user of this policy. Those of the user are added.
-	// Absent means none.
+	// Absent means none, with profile Recommended those for load balancers and autoscalers.
 	// +optional
 	NodeMarks *NodeMarks `json:"nodeMarks,omitempty"`
 }
@@ -220,7 +220,7 @@ type Budget struct {
 	Count *int64 `json:"count,omitempty"`
 
 	// countUnavailable counts nodes against the budget that are not ready, or that somebody else cordoned. Default false: only
-	// nodes in progress count. With scope Policy they count always.
+	// nodes in progress count. Default true with profile Recommended. With scope Policy they count always.
 	// +optional
 	CountUnavailable *bool `json:"countUnavailable,omitempty"`
 }
@@ -284,7 +284,7 @@ type BatchStrategy struct {
 	BatchThreshold *int32 `json:"batchThreshold,omitempty"`
 
 	// failureThreshold is the number of failed batches in a row after which the compartment stops, at least 1. Absent
-	// means that it never stops. It has no effect once safetyLimit is reached.
+	// means that it never stops, with profile Recommended 1 in the first batch. It has no effect once safetyLimit is reached.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	FailureThreshold *int64 `json:"failureThreshold,omitempty"`

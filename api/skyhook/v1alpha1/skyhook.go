@@ -63,7 +63,7 @@ type SkyhookSpec struct {
 
 	// shareReboots lets a reboot that this Skyhook owes on a node, and those that other Skyhooks and NodeOps with shareReboots
 	// owe there, become one. Each of them does what comes before its reboot, one after the other; then the node reboots once.
-	// Default false: each reboots the node for itself.
+	// Default false: each reboots the node for itself. Default true with profile Recommended.
 	// +optional
 	ShareReboots *bool `json:"shareReboots,omitempty"`
 
@@ -87,7 +87,7 @@ type SkyhookSpec struct {
 	DeploymentPolicyOptions *DeploymentPolicyOptions `json:"deploymentPolicyOptions,omitempty"`
 
 	// interruptionBudget limits how many nodes are in progress at the same time when no deploymentPolicy is named.
-	// Default empty, which is 100 percent.
+	// Default empty, which is 100 percent, with profile Recommended 10 percent of the nodes, in one zone at a time.
 	// +optional
 	InterruptionBudget InterruptionBudget `json:"interruptionBudget,omitzero"`
 
@@ -155,17 +155,17 @@ type SkyhookSpec struct {
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
 	// rollback lets a node go back to the packages that were complete there before, when those of the spec fail on it.
-	// Absent means that it stays as it is.
+	// Absent means that it stays as it is, with profile Recommended {}.
 	// +optional
 	Rollback *Rollback `json:"rollback,omitempty"`
 
 	// proof is what must be true of a node before it is given back. It is asked for together with that of the
-	// deploymentPolicy. Absent means nothing.
+	// deploymentPolicy. Absent means nothing, with profile Recommended asBefore.
 	// +optional
 	Proof *Proof `json:"proof,omitempty"`
 
 	// drift has complete nodes checked again and again: the checks of their packages, and the files that these delivered. Absent
-	// means that they are not.
+	// means that they are not, with profile Recommended mode Report.
 	// +optional
 	Drift *Drift `json:"drift,omitempty"`
 
@@ -174,7 +174,7 @@ type SkyhookSpec struct {
 	DrainConfig *DrainConfig `json:"drainConfig,omitempty"`
 
 	// nodeMarks show other programs that a node is held for maintenance. They are added to those of the deploymentPolicy. Absent
-	// means none.
+	// means none, with profile Recommended those for load balancers and autoscalers.
 	// +optional
 	NodeMarks *NodeMarks `json:"nodeMarks,omitempty"`
 }
@@ -217,7 +217,7 @@ type InterruptionBudget struct {
 	Count *int64 `json:"count,omitempty"`
 
 	// countUnavailable counts nodes against the budget that are not ready, or that somebody else cordoned. Default false: only
-	// nodes in progress count. It needs percent or count.
+	// nodes in progress count. Default true with profile Recommended. It needs percent or count.
 	// +optional
 	CountUnavailable *bool `json:"countUnavailable,omitempty"`
 }
