@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -158,7 +157,7 @@ func checkPullTurn(t *targetState) *rollout.Why {
 	if t.rollout.Paused || t.rollout.Broken != nil {
 		return &rollout.Why{Reason: rollout.ReasonPaused, Text: "the rollout is paused"}
 	}
-	return cmp.Or(checkOpen(t), checkMemory(t))
+	return checkAll(t, checkOpen, checkMemory)
 }
 
 // checkPullLimits returns what a pull waits for: others of its group, or one that finds out the digest of an image.
