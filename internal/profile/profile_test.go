@@ -45,6 +45,7 @@ func TestChoose(t *testing.T) {
 		{"it stays", "", status(compatible, v1alpha1.ProfileExistedBefore), true, recommended, *status(compatible, v1alpha1.ProfileExistedBefore)},
 		{"the operator was Compatible", "", status(compatible, v1alpha1.ProfileOfOperator), true, recommended, *status(compatible, v1alpha1.ProfileExistedBefore)},
 		{"its word was removed", "", status(compatible, v1alpha1.ProfileOfSpec), true, recommended, *status(recommended, v1alpha1.ProfileOfOperator)},
+		{"the operator's settings cannot be read", "", status(recommended, v1alpha1.ProfileOfOperator), true, "", *status(recommended, v1alpha1.ProfileOfOperator)},
 		{"the next pass", "", status(recommended, v1alpha1.ProfileOfOperator), true, recommended, *status(recommended, v1alpha1.ProfileOfOperator)},
 		{"its word, though it existed", recommended, nil, true, compatible, *status(recommended, v1alpha1.ProfileOfSpec)},
 		{"its word, though it is new", compatible, nil, false, recommended, *status(compatible, v1alpha1.ProfileOfSpec)},

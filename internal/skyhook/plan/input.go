@@ -62,7 +62,7 @@ type Input struct {
 // Config contains the settings of the operator.
 type Config struct {
 	Namespace         string           // where pods and ConfigMaps live
-	Profile           v1alpha1.Profile // of objects that do not say; empty for Compatible
+	Profile           v1alpha1.Profile // of objects that do not say; empty for unknown
 	AgentImage        string
 	PauseImage        string
 	CopyDirRoot       string // on the host, for packages and records
