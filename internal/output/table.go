@@ -13,16 +13,14 @@ import (
 // text; it is nil when nothing is to be coloured.
 func FormatTable(header []string, rows [][]string, paint func(string) string) string {
 	width := make([]int, len(header))
-	for i, h := range header {
-		width[i] = utf8.RuneCountInString(h)
-	}
-	for _, row := range rows {
+	all := append([][]string{header}, rows...)
+	for _, row := range all {
 		for i, cell := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
 		}
 	}
 	var b strings.Builder
-	for n, row := range append([][]string{header}, rows...) {
+	for n, row := range all {
 		line := ""
 		for i, cell := range row {
 			padding := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+2)
