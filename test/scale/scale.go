@@ -68,11 +68,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var err error
-	r.phases, err = parsePhases(*names)
 	if r.try {
 		r.prepareToTry()
 	}
-	if err == nil {
+	if r.phases, err = parsePhases(*names); err == nil {
 		err = r.measure(ctx)
 	}
 	if err != nil {

@@ -105,12 +105,12 @@ func (f *simulation) failStage(ctx context.Context, p *corev1.Pod, container int
 	for pause := 10 * time.Second; f.updatePod(ctx, p, func(p *corev1.Pod) { f.endContainer(p, container, 1, message) }); pause *= 2 {
 		now := &corev1.Pod{}
 		if sleep(ctx, pause) != nil || f.client.Get(ctx, client.ObjectKeyFromObject(p), now) != nil || now.UID != p.UID {
-			return // the next pod of this name is run by itself
+			return // another goroutine runs the next pod of this name
 		}
 	}
 }
 
-// endContainer ends a container. Who tries sees a digest: with the profile Recommended the operator mounts an image when it knows that.
+// endContainer ends a container. With -try it reports the digest of its image: until the operator knows that, it mounts no image.
 func (f *simulation) endContainer(p *corev1.Pod, i int, code int32, message string) {
 	kubelet.End(p, i, code, message, time.Now())
 	if s := kubelet.Status(p, i); f.try {
