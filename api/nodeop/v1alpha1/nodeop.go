@@ -132,8 +132,8 @@ type NodeOpSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
-	// countUnavailable counts nodes against concurrency that are not ready, that somebody else cordoned, or that this NodeOp left
-	// cordoned after a failure. Default false, with profile Recommended true. It needs concurrency; the budget of a deploymentPolicy has its own field.
+	// countUnavailable counts nodes against concurrency that are not ready, that somebody else cordoned, or that this NodeOp left cordoned
+	// after a failure. Default false, with profile Recommended true. It needs concurrency; the budget of a policy has its own field.
 	// +optional
 	CountUnavailable *bool `json:"countUnavailable,omitempty"`
 

@@ -101,7 +101,7 @@ type DeploymentPolicySpec struct {
 	// +optional
 	Health *HealthGates `json:"health,omitempty"`
 
-	// proof is what must be true of a node before it is given back. Absent means nothing, with profile Recommended asBefore.
+	// proof is what must be true of a node before it is given back. Absent means nothing, with profile Recommended asBefore: true.
 	// +optional
 	Proof *Proof `json:"proof,omitempty"`
 

@@ -155,17 +155,17 @@ type SkyhookSpec struct {
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
 	// rollback lets a node go back to the packages that were complete there before, when those of the spec fail on it.
-	// Absent means that it stays as it is, with profile Recommended {}.
+	// Absent means that it stays as it is, with profile Recommended that it goes back.
 	// +optional
 	Rollback *Rollback `json:"rollback,omitempty"`
 
 	// proof is what must be true of a node before it is given back. It is asked for together with that of the
-	// deploymentPolicy. Absent means nothing, with profile Recommended asBefore.
+	// deploymentPolicy. Absent means nothing, with profile Recommended asBefore: true.
 	// +optional
 	Proof *Proof `json:"proof,omitempty"`
 
 	// drift has complete nodes checked again and again: the checks of their packages, and the files that these delivered. Absent
-	// means that they are not, with profile Recommended mode Report.
+	// means that they are not, with profile Recommended mode: Report.
 	// +optional
 	Drift *Drift `json:"drift,omitempty"`
 
