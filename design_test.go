@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-const designPage = "docs/design.md"
+const designPage = "docs/internals/design.md"
 
 var (
 	inlineCode    = regexp.MustCompile("`([^`\n]+)`")
@@ -25,7 +25,7 @@ var (
 	identifier    = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*)?$`)
 )
 
-// TestDesignNames checks that every file, folder and package-qualified name in docs/design.md exists.
+// TestDesignNames checks that every file, folder and package-qualified name in docs/internals/design.md exists.
 func TestDesignNames(t *testing.T) {
 	for _, code := range codeSpans(designText(t)) {
 		if filePath.MatchString(code) && resolvePath(code) == "" {

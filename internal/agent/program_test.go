@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Limits of the program that docs/agent.md documents.
+// Limits of the program that docs/internals/agent.md documents.
 const (
 	maxBinary = 12_000_000
 	maxMemory = 20 << 20

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestThreats checks that every test that docs/threat-model.md names exists in the package that it names.
+// TestThreats checks that every test that docs/internals/threat-model.md names exists in the package that it names.
 func TestThreats(t *testing.T) {
-	text, err := os.ReadFile("../../docs/threat-model.md")
+	text, err := os.ReadFile("../../docs/internals/threat-model.md")
 	if err != nil {
 		t.Fatal(err)
 	}

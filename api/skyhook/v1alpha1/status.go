@@ -281,7 +281,7 @@ type CompartmentStatus struct {
 	BatchState *BatchState `json:"batchState,omitempty"`
 
 	// reason is why no further node of the compartment is started although some wait: one of the reasons in
-	// docs/engine.md.
+	// docs/internals/engine.md.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`

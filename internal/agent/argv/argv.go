@@ -48,7 +48,7 @@ func Run(l Line) (code int) {
 			code = pack.HostProblem.ExitCode()
 		}
 	}()
-	// A run ends before garbage collection pays off; the limit bounds memory as docs/agent.md documents.
+	// A run ends before garbage collection pays off; the limit bounds memory as docs/internals/agent.md documents.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(14 << 20)
 	unix.Umask(0o022) // for files of steps; the agent sets the modes of its own files

@@ -41,9 +41,9 @@ func parseReasons(t *testing.T) map[string]rollout.Reason {
 	return out
 }
 
-// TestReasonsAreDocumented checks that docs/engine.md has a row for every reason, and for no other.
+// TestReasonsAreDocumented checks that docs/internals/engine.md has a row for every reason, and for no other.
 func TestReasonsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/engine.md")
+	page, err := os.ReadFile("../../../docs/internals/engine.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +58,12 @@ func TestReasonsAreDocumented(t *testing.T) {
 	for name, r := range declared {
 		known = append(known, string(r))
 		if !slices.Contains(listed, string(r)) {
-			t.Errorf("docs/engine.md has no row for %s, which is %s", r, name)
+			t.Errorf("docs/internals/engine.md has no row for %s, which is %s", r, name)
 		}
 	}
 	for _, r := range listed {
 		if !slices.Contains(known, r) {
-			t.Errorf("docs/engine.md has a row for %s, which is no reason", r)
+			t.Errorf("docs/internals/engine.md has a row for %s, which is no reason", r)
 		}
 	}
 	if len(declared) < 40 {

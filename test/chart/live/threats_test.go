@@ -25,7 +25,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/testenv"
 )
 
-// TestAccess asks the API server for every cell of the table in docs/threat-model.md, with the roles of the chart.
+// TestAccess asks the API server for every cell of the table in docs/internals/threat-model.md, with the roles of the chart.
 func TestAccess(t *testing.T) {
 	removeCRDs(t)
 	w := testenv.New(t, plane, 0)
@@ -58,7 +58,7 @@ func TestAccess(t *testing.T) {
 	}
 	rows := readAccess(t)
 	if len(rows) < 20 {
-		t.Fatalf("docs/threat-model.md has %d requests", len(rows))
+		t.Fatalf("docs/internals/threat-model.md has %d requests", len(rows))
 	}
 	namespaces := map[string]string{"": "", "skyhook": w.Namespace, "team": team}
 	for _, row := range rows {
@@ -81,7 +81,7 @@ type access struct {
 	allowed map[string]bool
 }
 
-// readAccess reads the table of docs/threat-model.md.
+// readAccess reads the table of docs/internals/threat-model.md.
 func readAccess(t *testing.T) (rows []access) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "threat-model.md"))

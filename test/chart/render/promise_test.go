@@ -235,9 +235,9 @@ func TestRuntimeLimits(t *testing.T) {
 }
 
 // TestResourcesFitMeasurements: of what an operator took at its highest, a half more fits into the limit and a tenth more
-// into the request. The points are those of docs/scale.md, with two packages.
+// into the request. The points are those of docs/internals/scale.md, with two packages.
 func TestResourcesFitMeasurements(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/scale.md")
+	page, err := os.ReadFile("../../../docs/internals/scale.md")
 	if err != nil {
 		t.Fatal(err)
 	}
