@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Skyhook authors
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	widest      = 120 // columns of a line, but for rows of tables and what one cannot break
+	widestCell  = 200 // characters of a cell, without the targets of its links
+	wordsOfTask = 400 // words of a page below docs/tasks, without its manifests and commands
+	wordsOfUser = 60_000
+)
+
+// wideCells are pages that still have longer cells, and how many. Numbers only fall.
+var wideCells = map[string]int{
+	"README.md": 2, "docs/deployment-policy.md": 2, "docs/drift.md": 1, "docs/install.md": 3, "docs/internals/agent.md": 2,
+	"docs/internals/design.md": 17, "docs/internals/images.md": 1, "docs/internals/testing.md": 2, "docs/internals/threat-model.md": 2,
+	"docs/interrupt_flow.md": 3, "docs/metrics.md": 1, "docs/nodeop.md": 5, "docs/packages/tuning.md": 1, "docs/profiles.md": 1,
+	"docs/proof.md": 1, "docs/release-process.md": 1, "docs/rollback.md": 2, "docs/skyhook.md": 7, "docs/ui.md": 2, "docs/uninstall.md": 1,
+	"docs/upgrading.md": 2,
+}
+
+var (
+	cellBorder = regexp.MustCompile(`[^\\]\|`)
+	linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
+)
+
+// isGenerated tells pages that are written from code, whose words are those of fields and values.
+func isGenerated(page string) bool {
+	return strings.HasPrefix(page, "docs/api") || page == "chart/README.md" || page == "THIRD_PARTY.md" || page == "CHANGELOG.md"
+}
+
+// isForUsers tells pages that somebody reads who runs a cluster or writes a package.
+func isForUsers(page string) bool {
+	return strings.HasPrefix(page, "docs/") && !strings.HasPrefix(page, "docs/internals/") || page == "README.md" || page == "examples/README.md"
+}
+
+// TestProse checks that pages can be read: lines and cells end, tasks are short, and so is all of it together.
+func TestProse(t *testing.T) {
+	dir, err := repositoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := listPages(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := 0
+	for _, page := range pages {
+		if isGenerated(page) {
+			continue
+		}
+		text := readProse(t, filepath.Join(dir, page))
+		words := len(strings.Fields(text))
+		if isForUsers(page) {
+			all += words
+		}
+		if strings.HasPrefix(page, "docs/tasks/") && words > wordsOfTask {
+			t.Errorf("%s has %d words, and a task has at most %d", page, words, wordsOfTask)
+		}
+		wide := 0
+		for _, line := range strings.Split(text, "\n") {
+			if !strings.HasPrefix(line, "|") {
+				if utf8.RuneCountInString(line) > widest && strings.Contains(strings.TrimSpace(line), " ") && !strings.HasPrefix(line, "![") {
+					t.Errorf("%s has a line of more than %d columns: %.60s…", page, widest, line)
+				}
+				continue
+			}
+			for _, cell := range cellBorder.Split(linkTarget.ReplaceAllString(line, "]"), -1) {
+				if utf8.RuneCountInString(strings.TrimSpace(cell)) > widestCell {
+					wide++
+				}
+			}
+		}
+		if wide != wideCells[page] {
+			t.Errorf("%s has %d cells of more than %d characters, and %d are known: shorten them, or lower the number", page, wide, widestCell, wideCells[page])
+		}
+	}
+	t.Logf("%d words for users", all)
+	if all > wordsOfUser {
+		t.Errorf("the pages for users have %d words, and at most %d: shorten a page before another one grows", all, wordsOfUser)
+	}
+}
