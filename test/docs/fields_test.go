@@ -4,6 +4,7 @@
 package docs
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -24,9 +25,14 @@ var pageOfKind = map[string]string{
 	"Skyhook": "docs/skyhook.md", "DeploymentPolicy": "docs/deployment-policy.md", "NodeOp": "docs/nodeop.md", "NodeOpUpgrade": "docs/nodeop.md",
 }
 
-// explainedElsewhere maps the suffix of a field's path to the page that explains its content. The page of the kind links to it.
+// explainedElsewhere maps a field, of any kind or of one, to the page that explains its content. The page of the kind links to it.
 var explainedElsewhere = map[string]string{
-	"status.internal.admission": "docs/deployment-policy.md", "status.internal.batches": "docs/deployment-policy.md", "status.compartmentStatuses": "docs/deployment-policy.md", "spec.proof": "docs/proof.md", "spec.rollback": "docs/rollback.md", "spec.drift": "docs/drift.md", "spec.nodeMarks": "docs/node-marks.md",
+	"status.internal": "docs/api/skyhook.nvidia.com.md", "NodeOp.status.internal": "docs/api/operator.kairos.io.md",
+	"status.internal.admission": "docs/api/skyhook.nvidia.com.md", "status.internal.batches": "docs/api/skyhook.nvidia.com.md",
+	"status.compartmentStatuses": "docs/deployment-policy.md", "spec.proof": "docs/proof.md",
+	"spec.rollback": "docs/rollback.md", "status.rollback": "docs/rollback.md", "spec.drift": "docs/drift.md", "spec.nodeMarks": "docs/node-marks.md",
+	"spec.drainConfig": "docs/interrupt_flow.md", "spec.drainOptions": "docs/interrupt_flow.md", "status.drains": "docs/interrupt_flow.md",
+	"status.nodeStatuses.drain": "docs/interrupt_flow.md",
 }
 
 // kubernetesField matches fields with types of Kubernetes, which its own documentation explains.
@@ -95,9 +101,10 @@ type schemaCheck struct {
 
 // checkFields checks all fields below a path on a page.
 func (r *schemaCheck) checkFields(page, path string, of property) {
-	if other := explainedElsewhere[path]; other != "" && other != page {
-		if text, err := os.ReadFile(filepath.Join(r.dir, page)); err != nil || !strings.Contains(string(text), "]("+filepath.Base(other)) {
-			r.Errorf("%s: %s.%s is explained in %s, to which there is no link: %v", page, r.kind, path, other, err)
+	if other := cmp.Or(explainedElsewhere[r.kind+"."+path], explainedElsewhere[path]); other != "" && other != page {
+		home := pageOfKind[r.kind]
+		if text, err := os.ReadFile(filepath.Join(r.dir, home)); err != nil || !strings.Contains(string(text), "]("+strings.TrimPrefix(other, "docs/")) {
+			r.Errorf("%s: %s.%s is explained in %s, to which there is no link: %v", home, r.kind, path, other, err)
 		}
 		page = other
 	}
