@@ -205,7 +205,7 @@ sign: ## sign what was published, and SHA256SUMS, keyless or with ARGS="--key co
 .PHONY: github-release
 github-release: ## make a draft of a release of VERSION on GitHub from dist/release (needs gh)
 	gh release create '$(VERSION)' --verify-tag --draft --title '$(VERSION)' $(if $(findstring -,$(VERSION)),--prerelease) --notes-file dist/release/release-notes.md \
-	  dist/SHA256SUMS.sigstore.json $$(find dist/release -maxdepth 1 -type f) dist/release/images/*.spdx.json dist/release/images/digests.txt
+	  dist/SHA256SUMS.sigstore.json $$(find dist/release -maxdepth 1 -type f)
 
 .PHONY: krew-manifest
 krew-manifest: ## download the manifest for krew of the release VERSION from GitHub (needs gh)

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: The Skyhook authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes the files of a release of VERSION in a folder, beside the images that mkimage built there: archives and the manifest for krew by
-# goreleaser, the chart by helm. The same commit, version and Go give the same bytes.
+# Makes the files of a release of VERSION in a folder, above the images that mkimage built there: archives and the manifest for krew by
+# goreleaser, the chart by helm. The same commit, version and Go give the same bytes. The folder is the release page: what is not on the
+# page, the archives of images, is below images, and the digests stand for it.
 set -euo pipefail
 version=$1 out=$(realpath -m "$2")
 cd "$(dirname "$0")/.."
@@ -52,6 +53,8 @@ built=$(sed -n 's/^appVersion: //p' chart/Chart.yaml)
 set_version() { sed -E "s#(ghcr\.io/skyhook-k8s/skyhook/[a-z]+:|app\.kubernetes\.io/version: )${built//./\\.}\b#\1$version#"; }
 
 mkdir -p "$out"
+[ ! -d "$out/images" ] || find "$out/images" -type f ! -name '*.tar' -exec mv -t "$out" {} +
+cp examples/simple.yaml "$out"
 set_version <config/default/install.yaml >"$out/install.yaml"
 
 chart=$temporary/skyhook-operator
@@ -72,13 +75,13 @@ fi
 
 {
   printf '%s\n' "$changes"
-  if [ -e "$out/images/digests.txt" ]; then
+  if [ -e "$out/digests.txt" ]; then
     printf '\n### Images\n\n'
-    awk '$2 == "index" { print "* `" $3 "@" $1 "`" }' "$out/images/digests.txt"
+    awk '$2 == "index" { print "* `" $3 "@" $1 "`" }' "$out/digests.txt"
   fi
   printf '\nHow to verify: [release-process.md](https://github.com/skyhook-k8s/skyhook/blob/%s/docs/release-process.md#verify-a-release)\n' "$version"
 } >"$out/release-notes.md"
 
 cd "$out"
-find . -type f ! -name SHA256SUMS -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum >"$temporary/sums"
+find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum >"$temporary/sums"
 mv "$temporary/sums" SHA256SUMS

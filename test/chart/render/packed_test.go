@@ -33,7 +33,7 @@ func release(t *testing.T, version, changelog, out string) (string, error) {
 }
 
 // TestPacked: Helm reads the chart of a release, and finds in it what is in the folder, and its licence. A release that is made twice is
-// the same, its checksums hold, and its manifests and notes are of its version.
+// the same, its checksums hold with the names that the release page has, and its manifests and notes are of its version.
 func TestPacked(t *testing.T) {
 	root, err := Root()
 	if err != nil {
@@ -43,6 +43,8 @@ func TestPacked(t *testing.T) {
 	for i := range out {
 		out[i] = t.TempDir()
 		write(t, filepath.Join(out[i], "images/digests.txt"), "# built\nsha256:ab  index  ghcr.io/x/operator:v1\nsha256:cd  linux/amd64  ghcr.io/x/operator:v1\n")
+		write(t, filepath.Join(out[i], "images/operator.spdx.json"), sbom)
+		write(t, filepath.Join(out[i], "images/operator.tar"), "which the digest stands for")
 		if said, err := release(t, released, "CHANGELOG.md", out[i]); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
@@ -60,7 +62,7 @@ func TestPacked(t *testing.T) {
 	for line := range strings.Lines(sums) {
 		names = append(names, strings.Fields(line)[1])
 	}
-	if want := []string{"images/digests.txt", "install.yaml", "release-notes.md", "skyhook-operator-7.8.9-rc.1.tgz"}; !slices.Equal(names, want) {
+	if want := []string{"digests.txt", "install.yaml", "operator.spdx.json", "release-notes.md", "simple.yaml", "skyhook-operator-7.8.9-rc.1.tgz"}; !slices.Equal(names, want) {
 		t.Errorf("made %v, want %v", names, want)
 	}
 	manifests := text(t, out[0], "install.yaml")

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
@@ -67,7 +69,7 @@ func TestPublish(t *testing.T) {
 	at := strings.TrimPrefix(server.URL, "http://")
 	from := filepath.Join(t.TempDir(), "release")
 	built := writeImage(t, from, builtPrefix+"pause:v1.2.3")
-	packed := writeChart(t, from)
+	packed := writeChart(t, from, "")
 	if said, err := publish(t, from, at+"/copy/", at+"/charts", "--plain-http"); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
@@ -143,11 +145,63 @@ func checkChart(t *testing.T, ref string, packed []byte) string {
 	return digest.String()
 }
 
+// TestPublishedOnce: a release that was pushed in part is pushed again, and a tag that names something else stays, be it of an image, a
+// package or the chart: then nothing is pushed.
+func TestPublishedOnce(t *testing.T) {
+	for _, c := range []struct{ what, image, other, want string }{
+		{"image", "pause:v1.2.3", "", "pause:v1.2.3 is published as sha256:"},
+		{"package", "packages/pause:1.2.3", "", "raise package_version in packages/pause/config.json"},
+		{"chart", "pause:v1.2.3", "# another chart\n", "skyhook-operator:1.2.3 is published with another content"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			pushes := 0
+			store := registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0)))
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet && r.Method != http.MethodHead {
+					pushes++
+				}
+				store.ServeHTTP(w, r)
+			}))
+			defer server.Close()
+			at := strings.TrimPrefix(server.URL, "http://")
+			from := filepath.Join(t.TempDir(), "release")
+			writeImage(t, from, builtPrefix+c.image)
+			writeChart(t, from, "")
+			for range 2 {
+				if said, err := publish(t, from, at+"/copy", at+"/charts", "--plain-http"); err != nil {
+					t.Fatalf("%v\n%s", err, said)
+				}
+			}
+			lists := filepath.Dir(from)
+			first := text(t, lists, "published.txt")
+
+			if c.other != "" {
+				writeChart(t, from, c.other)
+			} else {
+				idx, err := random.Index(10, 1, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := (image.Registry{PlainHTTP: true}).Push(t.Context(), at+"/copy/"+c.image, idx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pushes = 0
+			if said, err := publish(t, from, at+"/copy", at+"/charts", "--plain-http"); err == nil || !strings.Contains(said, c.want) || pushes > 0 {
+				t.Errorf("%d pushes, %v\n%s", pushes, err, said)
+			}
+			if text(t, lists, "published.txt") != first {
+				t.Error("what is published is listed in another way")
+			}
+		})
+	}
+}
+
 // TestNotPublished: nothing is pushed of a release without the list of what an image consists of.
 func TestNotPublished(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "release")
 	writeImage(t, from, builtPrefix+"pause:v1.2.3")
-	if err := os.Remove(filepath.Join(from, "images", "pause.spdx.json")); err != nil {
+	if err := os.Remove(filepath.Join(from, "pause.spdx.json")); err != nil {
 		t.Fatal(err)
 	}
 	if said, err := publish(t, from, "localhost/a", "localhost/b"); err == nil || !strings.Contains(said, "run make release") {
@@ -170,24 +224,26 @@ func writeImage(t *testing.T, from, ref string) v1.Hash {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := image.WriteArchiveFile(filepath.Join(dir, "pause.tar"), image.Named{Name: ref, Index: idx}); err != nil {
+	short := strings.TrimPrefix(ref, builtPrefix)
+	file := strings.ReplaceAll(short[:strings.LastIndex(short, ":")], "/", "-")
+	if err := image.WriteArchiveFile(filepath.Join(dir, file+".tar"), image.Named{Name: ref, Index: idx}); err != nil {
 		t.Fatal(err)
 	}
 	digest, err := idx.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "pause.spdx.json"), sbom)
-	write(t, filepath.Join(dir, "digests.txt"), "# built\n"+digest.String()+"  index  "+ref+"\n"+digest.String()+"  linux/amd64  "+ref+"\n")
+	write(t, filepath.Join(from, file+".spdx.json"), sbom)
+	write(t, filepath.Join(from, "digests.txt"), "# built\n"+digest.String()+"  index  "+ref+"\n"+digest.String()+"  linux/amd64  "+ref+"\n")
 	return digest
 }
 
-func writeChart(t *testing.T, from string) []byte {
+func writeChart(t *testing.T, from, more string) []byte {
 	t.Helper()
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	w := tar.NewWriter(z)
-	text := "apiVersion: v2\nname: skyhook-operator\nversion: 1.2.3\nappVersion: v1.2.3\n"
+	text := "apiVersion: v2\nname: skyhook-operator\nversion: 1.2.3\nappVersion: v1.2.3\n" + more
 	if err := w.WriteHeader(&tar.Header{Name: "skyhook-operator/Chart.yaml", Mode: 0o644, Size: int64(len(text))}); err != nil {
 		t.Fatal(err)
 	}
