@@ -100,7 +100,7 @@ func (m *imageBuilder) buildAll(ctx context.Context, out io.Writer) error {
 		if m.push == "" {
 			break
 		}
-		ref, err := image.Registry{PlainHTTP: m.plainHTTP}.Push(ctx, img.Name, img.Index)
+		ref, err := image.Registry{PlainHTTP: m.plainHTTP, Overwrite: true}.Push(ctx, img.Name, img.Index)
 		if err != nil {
 			return err
 		}

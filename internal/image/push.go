@@ -4,6 +4,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 // `docker login` and `podman login` store.
 type Registry struct {
 	PlainHTTP bool // HTTP is allowed where a registry does not speak TLS
+	Overwrite bool // a tag may be moved from another image
 	Keychain  authn.Keychain
 	Transport http.RoundTripper
 }
@@ -51,17 +53,18 @@ func (g Registry) Reference(ref string) (name.Reference, error) {
 	return r, nil
 }
 
-// Push writes an index under a reference and returns the reference by digest.
+// Push writes an index under a reference and returns the reference by digest. A tag of another image is an error.
 func (g Registry) Push(ctx context.Context, ref string, idx v1.ImageIndex) (string, error) {
 	r, err := g.Reference(ref)
 	if err != nil {
 		return "", err
 	}
-	if err := remote.WriteIndex(r, idx, g.RemoteOptions(ctx)...); err != nil {
-		return "", fmt.Errorf("pushing %s: %w", ref, err)
-	}
 	digest, err := idx.Digest()
-	if err != nil {
+	there, _ := remote.Head(r, g.RemoteOptions(ctx)...) // registries have several answers for what is not there
+	if there != nil && there.Digest != digest && !g.Overwrite {
+		return "", fmt.Errorf("pushing %s: it is published as %s, and nodes that have it would not notice %s: raise the version, or add --overwrite", ref, there.Digest, digest)
+	}
+	if err = cmp.Or(err, remote.WriteIndex(r, idx, g.RemoteOptions(ctx)...)); err != nil {
 		return "", fmt.Errorf("pushing %s: %w", ref, err)
 	}
 	return r.Context().Digest(digest.String()).Name(), nil

@@ -173,6 +173,12 @@ func TestPush(t *testing.T) {
 	if want := host + "/team/high@" + digest(t, images[1].Index); ref != want {
 		t.Errorf("pushed as %s, want %s", ref, want)
 	}
+	if _, err := known.Push(ctx, host+"/team/high:2.0", images[0].Index); err == nil || !strings.Contains(err.Error(), "it is published as "+digest(t, images[1].Index)) {
+		t.Errorf("another image under the same tag: %v", err)
+	}
+	if again, err := known.Push(ctx, host+"/team/high:2.0", images[1].Index); err != nil || again != ref {
+		t.Errorf("the same image again: %s, %v", again, err)
+	}
 	for _, name := range []string{ref, host + "/team/high:2.0"} {
 		back, err := known.Pull(ctx, name)
 		if err != nil {
@@ -197,6 +203,10 @@ func TestPush(t *testing.T) {
 	}
 	if _, err := known.Pull(ctx, host+"/team/high:3.0"); err == nil || !strings.Contains(err.Error(), "pulling "+host+"/team/high:3.0") {
 		t.Errorf("a tag that is not there: %v", err)
+	}
+	known.Overwrite = true
+	if moved, err := known.Push(ctx, host+"/team/high:2.0", images[0].Index); err != nil || !strings.HasSuffix(moved, digest(t, images[0].Index)) {
+		t.Errorf("a tag that is moved: %s, %v", moved, err)
 	}
 	if _, err := (Registry{PlainHTTP: true, Keychain: keys{}}).Push(ctx, host+"/team/high:2.0", images[1].Index); err == nil {
 		t.Error("pushed without a password")

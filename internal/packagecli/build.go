@@ -93,6 +93,7 @@ func (a *packageCommands) buildCommand() *cobra.Command {
 	f.StringVar(&b.sbom, "sbom", "", "write the SBOM to this `file` too")
 	a.addJSONFlag(f)
 	registryFlags(cmd, &b.registry)
+	cmd.Flags().BoolVar(&b.registry.Overwrite, "overwrite", false, "with --push: move a tag that is published with another image")
 	return cmd
 }
 

@@ -4,6 +4,7 @@
 package packagecli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ func (a *packageCommands) pushCommand() *cobra.Command {
 	}
 	a.addJSONFlag(cmd.Flags())
 	registryFlags(cmd, &r)
+	cmd.Flags().BoolVar(&r.Overwrite, "overwrite", false, "move a tag that is published with another image")
 	return cmd
 }
 
@@ -65,15 +67,9 @@ func (a *packageCommands) pushImage(ctx context.Context, r image.Registry, file,
 		to = to.(name.Tag).Context().Tag(pkgimage.Tag(config.Version))
 	}
 	sbom, err := pkgimage.SBOMArtifact(p.Index)
-	if err != nil {
-		return err
-	}
-	list, err := listImages(p.Index)
-	if err != nil {
-		return err
-	}
-	digest, err := p.Index.Digest()
-	if err != nil {
+	list, unlisted := listImages(p.Index)
+	digest, unknown := p.Index.Digest()
+	if err := cmp.Or(err, unlisted, unknown); err != nil {
 		return err
 	}
 	out := buildResult{Reference: to.Name(), Digest: digest.String(), Images: list, Pushed: true, Problems: pack.Problems{}}

@@ -182,7 +182,7 @@ func TestPublishedOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := (image.Registry{PlainHTTP: true}).Push(t.Context(), at+"/copy/"+c.image, idx); err != nil {
+				if _, err := (image.Registry{PlainHTTP: true, Overwrite: true}).Push(t.Context(), at+"/copy/"+c.image, idx); err != nil {
 					t.Fatal(err)
 				}
 			}
