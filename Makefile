@@ -193,6 +193,29 @@ release-test: ## make a release twice, compare both, and check the archives of t
 	$(MAKE) release-check SUMS=dist/second/SHA256SUMS
 	cd test/chart && SKYHOOK_RELEASE=$(CURDIR)/dist/release go test -count=1 -run '^TestArchives$$' ./render
 
+.PHONY: chart-version
+chart-version: ## set the version of the chart to VERSION, and what is generated from it; on main it ends in -dev
+	sed -i -E 's/^version: .*/version: $(VERSION:v%=%)/; s/^appVersion: .*/appVersion: $(VERSION)/; s,( image: ghcr.io/skyhook-k8s/skyhook/(operator|agent)):.*,\1:$(VERSION),' chart/Chart.yaml
+	$(MAKE) generate
+
+# The next release, and krew, which installs its plugin. The tools are on the stranger's PATH.
+REHEARSED = $(patsubst %-dev,%,$(shell sed -n 's/^appVersion: //p' chart/Chart.yaml))
+KREW     ?= sigs.k8s.io/krew/cmd/krew@v0.4.4
+
+.PHONY: rehearse
+rehearse: ## make the next release, publish it on this machine alone, sign it, and verify and install it from there as a stranger
+	rm -rf dist/release && mkdir -p dist/rehearsal
+	sed 's/^## Unreleased$$/## $(REHEARSED) (rehearsal)/' CHANGELOG.md >dist/rehearsal/CHANGELOG.md
+	CHANGELOG=$(CURDIR)/dist/rehearsal/CHANGELOG.md $(MAKE) release VERSION=$(REHEARSED)
+	GOBIN=$(CURDIR)/dist/rehearsal go install $(lastword $(COSIGN))
+	GOBIN=$(CURDIR)/dist/rehearsal go install $(KREW)
+	cd test/chart && SKYHOOK_REHEARSAL=$(REHEARSED) SKYHOOK_REHEARSAL_TOOLS=$(CURDIR)/dist/rehearsal \
+	  go test -count=1 -timeout 20m -v -run '^TestRehearsal$$' ./live
+
+.PHONY: release-allowed
+release-allowed: ## check on GitHub that the tag VERSION or TAG is signed, on main, and that CI passed for its commit (needs gh)
+	hack/release-allowed.sh '$(or $(TAG),$(VERSION))'
+
 .PHONY: publish
 publish: ## push the images of dist/release with their SBOMs and the chart; IMAGES and CHARTS are the repositories, ARGS=--plain-http without TLS
 	hack/publish.sh dist/release $(IMAGES) $(CHARTS) $(ARGS)
@@ -235,8 +258,8 @@ generate: $(SITE_TOOLS)/crd-ref-docs $(SITE_TOOLS)/helm-docs ## generate deep co
 	$(SITE_TOOLS)/helm-docs --log-level warning --chart-search-root chart --template-files ../hack/chartdocs/README.md.gotmpl --sort-values-order file
 
 .PHONY: image
-image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them; PLATFORM=linux/amd64 for one platform)
-	go run ./hack/mkimage --version '$(VERSION)' --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH)) $(if $(PLATFORM),--platform $(PLATFORM))
+image: ## build all images as OCI archives into dist/images (PUSH=repository also pushes them; PLATFORM=linux/amd64 for one platform; ONLY=operator,agent)
+	go run ./hack/mkimage $(if $(ONLY),--only $(ONLY)) --version '$(VERSION)' --revision $$(git rev-parse HEAD 2>/dev/null || echo unknown) $(if $(PUSH),--push $(PUSH)) $(if $(PLATFORM),--platform $(PLATFORM))
 
 # The nodes of test/cluster have the architecture of this machine. Those of KUBECONFIG may have another one.
 NATIVE = linux/$(shell go env GOARCH)

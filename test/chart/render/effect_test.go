@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart/loader"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -104,6 +106,15 @@ func descend(t *testing.T, m map[string]any, path ...string) map[string]any {
 	return m
 }
 
+// ownTag is the tag of images where no value names one.
+var ownTag = func() string {
+	chart, err := loader.Load("../../../chart")
+	if err != nil {
+		panic(err)
+	}
+	return chart.(*chartv2.Chart).Metadata.AppVersion
+}()
+
 // others are values that change what is rendered, and what they change it to: for each leaf of values.yaml that is no
 // setting of the environment.
 var others = map[string]struct{ values, appears string }{
@@ -121,11 +132,11 @@ var others = map[string]struct{ values, appears string }{
 	"extraVolumes":                           {"extraVolumes: [{name: v4, emptyDir: {}}]", `{"emptyDir":{},"name":"v4"}]`},
 	"extraEnv":                               {"extraEnv: [{name: E1, value: x}]", `{"name":"E1","value":"x"}]`},
 	"extraVolumeMounts":                      {"extraVolumeMounts: [{name: v4, mountPath: /x}]", `{"mountPath":"/x","name":"v4"}]`},
-	"image.repository":                       {"image: {repository: r/o}", `"image":"r/o:v0.1.0"`},
+	"image.repository":                       {"image: {repository: r/o}", `"image":"r/o:` + ownTag + `"`},
 	"image.tag":                              {"image: {tag: t1}", `skyhook/operator:t1"`},
-	"image.digest":                           {"image: {digest: 'sha256:" + digest + "'}", `skyhook/operator:v0.1.0@sha256:` + digest},
+	"image.digest":                           {"image: {digest: 'sha256:" + digest + "'}", `skyhook/operator:` + ownTag + `@sha256:` + digest},
 	"image.pullPolicy":                       {"image: {pullPolicy: Always}", `"imagePullPolicy":"Always"`},
-	"agentImage.repository":                  {"agentImage: {repository: r/a}", `{"name":"AGENT_IMAGE","value":"r/a:v0.1.0"}`},
+	"agentImage.repository":                  {"agentImage: {repository: r/a}", `{"name":"AGENT_IMAGE","value":"r/a:` + ownTag + `"}`},
 	"agentImage.tag":                         {"agentImage: {tag: t1}", `skyhook/agent:t1"`},
 	"agentImage.digest":                      {"agentImage: {tag: t1, digest: 'sha256:" + digest + "'}", `skyhook/agent:t1@sha256:` + digest},
 	"resources":                              {"resources: {requests: {cpu: 7m}}", `"resources":{"requests":{"cpu":"7m"}}`},

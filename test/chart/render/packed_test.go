@@ -66,7 +66,7 @@ func TestPacked(t *testing.T) {
 		t.Errorf("made %v, want %v", names, want)
 	}
 	manifests := text(t, out[0], "install.yaml")
-	if strings.Count(manifests, "ghcr.io/skyhook-k8s/skyhook/") != strings.Count(manifests, ":"+released) || strings.Contains(manifests, "version: v0.1.0") {
+	if strings.Count(manifests, "ghcr.io/skyhook-k8s/skyhook/") != strings.Count(manifests, ":"+released) || strings.Contains(manifests, "version: "+ownTag) {
 		t.Error("install.yaml has images or labels of another version")
 	}
 	notes := text(t, out[0], "release-notes.md")

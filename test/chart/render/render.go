@@ -6,6 +6,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -71,8 +72,8 @@ func Chart(o Options) (*Result, error) {
 	}
 	install := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler)))
 	install.DryRunStrategy = action.DryRunClient
-	install.ReleaseName, install.Namespace = or(o.Release, "skyhook"), or(o.Namespace, "skyhook")
-	if install.KubeVersion, err = common.ParseKubeVersion(or(o.Kubernetes, "v1.36.0")); err != nil {
+	install.ReleaseName, install.Namespace = cmp.Or(o.Release, "skyhook"), cmp.Or(o.Namespace, "skyhook")
+	if install.KubeVersion, err = common.ParseKubeVersion(cmp.Or(o.Kubernetes, "v1.36.0")); err != nil {
 		return nil, fmt.Errorf("reading the version of Kubernetes: %w", err)
 	}
 	out, err := install.Run(chart, values)
@@ -95,13 +96,6 @@ func Chart(o Options) (*Result, error) {
 		r.Hooks = append(r.Hooks, objects...)
 	}
 	return r, nil
-}
-
-func or(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }
 
 // Parse reads a stream of manifests.

@@ -59,7 +59,7 @@ spec:
   tolerations: [{operator: Exists}]
   containers:
   - name: agent
-    image: ghcr.io/skyhook-k8s/skyhook/agent:v0.1.0
+    image: ghcr.io/skyhook-k8s/skyhook/agent:`+suite.ChartTag+`
     args: %s
     securityContext: {privileged: true}
     env: [{name: SKYHOOK_ROOT_DIR, value: %s}, {name: SKYHOOK_LOG_DIR, value: /var/log/skyhook/e2e}]

@@ -36,7 +36,7 @@ func findReleases(t *testing.T) (this, previous release) {
 	for _, program := range []string{"operator", "agent"} {
 		cluster.PushArchive(t, filepath.Join(dir, "dist", "images", program+".tar"), "ghcr.io/skyhook-k8s/skyhook/"+program+":previous")
 	}
-	this = release{chart: filepath.Join(suite.Root(), "chart"), operator: "v0.1.0", agent: "v0.1.0", plugin: suite.BuildPlugin(t)}
+	this = release{chart: filepath.Join(suite.Root(), "chart"), operator: suite.ChartTag, agent: suite.ChartTag, plugin: suite.BuildPlugin(t)}
 	previous = release{chart: filepath.Join(dir, "chart"), operator: "previous", agent: "previous", plugin: filepath.Join(dir, "bin", "kubectl-skyhook")}
 	return this, previous
 }

@@ -39,8 +39,8 @@ const (
 
 // archives are the names under which manifests refer to the images that `make image` writes.
 var archives = map[string][]string{
-	"operator":             {"ghcr.io/skyhook-k8s/skyhook/operator:v0.1.0"},
-	"agent":                {"ghcr.io/skyhook-k8s/skyhook/agent:v0.1.0"},
+	"operator":             {"ghcr.io/skyhook-k8s/skyhook/operator:" + ChartTag},
+	"agent":                {"ghcr.io/skyhook-k8s/skyhook/agent:" + ChartTag},
 	"pause":                {"registry.k8s.io/pause:3.10"},
 	"shell":                {"busybox:latest", "private-registry.example.com/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"},
 	"packages-shellscript": packageNames("shellscript", "1.0.0", "1.1.0", "1.2.0", "2.0.0", "2.1.0"),

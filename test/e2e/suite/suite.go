@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"sync"
 	"testing"
@@ -135,6 +136,12 @@ func (c *Cluster) LocalCluster(t *testing.T, what string) *testcluster.Cluster {
 	}
 	return c.cluster
 }
+
+// ChartTag is the tag that the chart gives images.
+var ChartTag = func() string {
+	chart, _ := os.ReadFile(filepath.Join(Root(), "chart", "Chart.yaml")) // without it nothing can be installed
+	return string(regexp.MustCompile(`(?m)^appVersion: (.*)$`).FindSubmatch(chart)[1])
+}()
 
 // Root is the directory of this repository.
 func Root() string {
