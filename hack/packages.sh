@@ -5,7 +5,7 @@
 # Installs the packages of Debian or Ubuntu that the tests need and that are missing. It needs root only if one is missing.
 set -euo pipefail
 
-want=(make git gcc libc6-dev shellcheck mmdebstrap debian-archive-keyring systemd-container busybox-static iproute2 iptables procps strace chromium yamllint)
+want=(make git gcc libc6-dev shellcheck mmdebstrap debian-archive-keyring systemd-container busybox-static iproute2 iptables procps strace chromium yamllint jq)
 missing=()
 for p in "${want[@]}"; do
   # Ubuntu's chromium is a snap, which does not run everywhere; its images for CI have Chrome.

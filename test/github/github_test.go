@@ -90,6 +90,29 @@ func TestPins(t *testing.T) {
 	}
 }
 
+// TestCI checks that ci.yaml runs every target that .ci/run runs: both say what a change must pass.
+func TestCI(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, ".ci", "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflow, err := os.ReadFile(filepath.Join(workflowDir, "ci.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := regexp.MustCompile(`\bmake ([a-z0-9-]+)`)
+	found := target.FindAllStringSubmatch(string(script), -1)
+	if len(found) < 10 {
+		t.Fatalf(".ci/run has the targets %v", found)
+	}
+	for _, m := range found {
+		isBuilt := m[1] == "image" // which make e2e needs
+		if !isBuilt && !regexp.MustCompile(`run: .*\bmake `+m[1]+`\b`).Match(workflow) {
+			t.Errorf("ci.yaml does not run make %s", m[1])
+		}
+	}
+}
+
 // TestRights checks that a workflow reads the repository and nothing else unless a job asks for more, that no job runs for ever, and
 // that no checkout leaves its token behind.
 func TestRights(t *testing.T) {
