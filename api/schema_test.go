@@ -97,7 +97,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%s %s: a list without x-kubernetes-list-type", kind, f.path)
 			case s.AdditionalProperties != nil && s.MaxProperties == nil:
 				t.Errorf("%s %s: a map without maxProperties", kind, f.path)
-			case s.XPreserveUnknownFields != nil:
+			case s.XPreserveUnknownFields != nil && f.path != "spec.handover[].object": // policy.FindProblems bounds it
 				t.Errorf("%s %s: keeps unknown fields", kind, f.path)
 			}
 		}

@@ -115,7 +115,7 @@ func TestStoppingObjects(t *testing.T) {
 	s.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: gate-b, namespace: default, labels: {app: gate}}\ndata: {state: bad}\n")
 	const isGood = `object.data.state == "good"`
 	gate := func(name string, onFailure v1alpha1.GateFailure) v1alpha1.ObjectGate {
-		g := v1alpha1.ObjectGate{OnFailure: onFailure, ObjectCheck: v1alpha1.ObjectCheck{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, CEL: isGood}}
+		g := v1alpha1.ObjectGate{OnFailure: onFailure, ObjectCheck: v1alpha1.ObjectCheck{ObjectSelector: v1alpha1.ObjectSelector{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}, CEL: isGood}}
 		if name == "" {
 			g.Selector = "app=gate"
 		}

@@ -46,7 +46,7 @@ func TestLostRebootPod(t *testing.T) {
 func TestProofAfterReboot(t *testing.T) {
 	w := newEnvironment(t, "n1")
 	w.policy = &skyhookv1.DeploymentPolicy{Spec: skyhookv1.DeploymentPolicySpec{Proof: &skyhookv1.Proof{
-		Objects: []skyhookv1.ObjectCheck{{APIVersion: "v1", Kind: "ConfigMap", Name: "tests", CEL: "object.data.ok"}},
+		Objects: []skyhookv1.ObjectCheck{{ObjectSelector: skyhookv1.ObjectSelector{APIVersion: "v1", Kind: "ConfigMap", Name: "tests"}, CEL: "object.data.ok"}},
 	}}}
 	o := w.applyYAML(`{metadata: {name: up}, spec: {command: [x], cordon: true, rebootOnSuccess: true}}`)
 	w.findings = node.Findings{{"n1": "the tests have not passed"}}

@@ -16,8 +16,8 @@ import (
 
 // TestFindObjectProblems: each part of a check on objects that the API server cannot judge is named with its field.
 func TestFindObjectProblems(t *testing.T) {
-	good := v1alpha1.ObjectCheck{APIVersion: "cilium.io/v2", Kind: "CiliumNode", Name: "$(NODE_NAME)", CEL: "object.metadata.name == node.metadata.name"}
-	bad := v1alpha1.ObjectCheck{APIVersion: "a/b/c", Kind: "Pod", CEL: "size(object)", Selector: "a like b"}
+	good := v1alpha1.ObjectCheck{ObjectSelector: v1alpha1.ObjectSelector{APIVersion: "cilium.io/v2", Kind: "CiliumNode", Name: "$(NODE_NAME)"}, CEL: "object.metadata.name == node.metadata.name"}
+	bad := v1alpha1.ObjectCheck{ObjectSelector: v1alpha1.ObjectSelector{APIVersion: "a/b/c", Kind: "Pod", Selector: "a like b"}, CEL: "size(object)"}
 	p := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful"}}
 	p.Spec.Proof = &v1alpha1.Proof{Objects: []v1alpha1.ObjectCheck{good}}
 	if got := FindProblems(p, time.Time{}); got != nil {

@@ -23,7 +23,7 @@ const (
 // that proofs and health gates name.
 const LabelAggregate = Group + "/aggregate-to-operator"
 
-// NodeNameVariable in the name of an ObjectCheck is the name of the node.
+// NodeNameVariable in the name of an ObjectSelector, or in a string of an object of a handover, is the name of the node.
 const NodeNameVariable = "$(NODE_NAME)"
 
 // DefaultCompartment is the compartment of nodes that no other selects.
@@ -62,6 +62,9 @@ const (
 	AnnotationRuntimeRequiredCordon = Group + "/runtimeRequiredCordon"
 	AnnotationNodeMarks             = Group + "/nodeMarks"   // which marks are ours, and whose: JSON
 	AnnotationMaintenance           = Group + "/maintenance" // who holds the node, and why: JSON
+	// how far the handover to each holder is: JSON. On an object that was created for one: when. LabelHandover is for whom
+	AnnotationHandover = Group + "/handover"
+	LabelHandover      = AnnotationHandover
 )
 
 // Marks of others' domains: what these programs read of a node.

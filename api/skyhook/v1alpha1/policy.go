@@ -110,6 +110,14 @@ type DeploymentPolicySpec struct {
 	// +optional
 	Avoid *Avoid `json:"avoid,omitempty"`
 
+	// handover asks other programs for a node that is cordoned, before the first pod leaves it: step by step, at most 4. Absent means
+	// that nobody is asked.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=4
+	Handover []HandoverStep `json:"handover,omitempty"`
+
 	// nodeMarks show other programs that a node is held for maintenance by a user of this policy. Those of the user are added.
 	// Absent means none, with profile Recommended those for load balancers and autoscalers.
 	// +optional

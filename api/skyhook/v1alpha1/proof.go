@@ -87,8 +87,19 @@ type ResourceProof struct {
 }
 
 // ObjectCheck is a condition on one object, or on each of several.
-// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="objects entry needs exactly one of name and selector: keep one of them"
 type ObjectCheck struct {
+	ObjectSelector `json:",inline"`
+
+	// cel is an expression that must be true. Its variables are object and, in a proof, node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	CEL string `json:"cel"`
+}
+
+// ObjectSelector names one object, or selects several.
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="objects entry needs exactly one of name and selector: keep one of them"
+type ObjectSelector struct {
 	// apiVersion is the group and version of the kind, such as ceph.rook.io/v1.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -113,16 +124,10 @@ type ObjectCheck struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// selector selects objects by their labels, as kubectl -l does, such as app=web,tier!=test. One must exist, and the expression must
-	// be true of each.
+	// selector selects objects by their labels, as kubectl -l does, such as app=web,tier!=test. The expression must be true of each. One
+	// must exist, but not in a handover.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Selector string `json:"selector,omitempty"`
-
-	// cel is an expression that must be true. Its variables are object and, in a proof, node.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=2048
-	CEL string `json:"cel"`
 }

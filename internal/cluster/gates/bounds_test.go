@@ -93,7 +93,7 @@ func (m *manyObjects) List(_ context.Context, into client.ObjectList, options ..
 }
 
 func newObjectCheck(name, cel string) v1alpha1.ObjectCheck {
-	check := v1alpha1.ObjectCheck{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, CEL: cel}
+	check := v1alpha1.ObjectCheck{ObjectSelector: v1alpha1.ObjectSelector{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}, CEL: cel}
 	if name == "" {
 		check.Selector = "app=gate"
 	}
