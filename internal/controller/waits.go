@@ -34,7 +34,7 @@ type waitEvent struct {
 }
 
 // isDrainWarning are the waits whose events have the type and the reason that NodeWright gives them.
-var isDrainWarning = map[rollout.Reason]bool{rollout.ReasonProtectedPod: true, rollout.ReasonDrainTimeout: true}
+var isDrainWarning = map[rollout.Reason]bool{rollout.ReasonProtectedPod: true, rollout.ReasonDrainTimeout: true, rollout.ReasonHandoverTimeout: true}
 
 // needsAttention are the phases that users should look at.
 var needsAttention = map[rollout.Phase]bool{rollout.PhaseBlocked: true, rollout.PhaseFailing: true, rollout.PhaseFailed: true}

@@ -35,7 +35,7 @@ func TestEveryWaitHasAnEvent(t *testing.T) {
 			continue
 		}
 		eventType, eventReason := corev1.EventTypeNormal, string(reason)
-		if reason == rollout.ReasonProtectedPod || reason == rollout.ReasonDrainTimeout {
+		if slices.Contains([]rollout.Reason{rollout.ReasonProtectedPod, rollout.ReasonDrainTimeout, rollout.ReasonHandoverTimeout}, reason) {
 			eventType, eventReason = corev1.EventTypeWarning, "Drain"
 		}
 		want := waitEvent{"", eventType, eventReason, "n1 and 1 more: " + report.Verdicts[0].Sentence("demo")}

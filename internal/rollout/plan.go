@@ -15,6 +15,7 @@ const (
 	VerbAdmit  Verb = "admit"  // write the admission to the node's record; failed attempts are counted anew
 	VerbHold   Verb = "hold"   // cordon the node for this rollout
 	VerbCount  Verb = "count"  // write how many pods have to leave to the node's record, for a drain that takes long
+	VerbAsk    Verb = "ask"    // write to the node's record which step of the handover is asked, and create its object
 	VerbEvict  Verb = "evict"  // evict one pod; Action.Force deletes it
 	VerbJoin   Verb = "join"   // record that the target awaits a reboot that others may share: Target.Reboot
 	VerbRun    Verb = "run"    // create the task's object
@@ -42,7 +43,7 @@ type Action struct {
 	Then     []string      // Run: IDs of the tasks that the same object runs afterwards, in this order
 	Covers   []string      // Run of an Alone task: IDs of the tasks that it covers; Join: SharedReboot.Tasks
 	By       string        // Cover: ID of the task that runs
-	Object   string        // Sweep, Recall, Note: name of the object
+	Object   string        // Sweep, Recall, Note: name of the object; Ask: name of the step, empty when all have answered
 	Pod      *Pod          // Evict
 	Pods     int           // Count: pods that had to leave when the drain began
 	Drained  bool          // Run: the node was drained for it, so that what is recorded of its drain is over

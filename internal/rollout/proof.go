@@ -21,16 +21,19 @@ type Proof struct {
 // ReportTime is how long a kubelet may report after a boot what is not true: pods and resources of the boot before, or that its node is ready.
 const ReportTime = 30 * time.Second
 
-// ExpiresAt returns when the proof is late; zero for never. It counts from when the wait was observed, because Since may be a time of
-// another clock.
-func (p *Proof) ExpiresAt() time.Time {
+// ExpiresAt returns when the proof is late; zero for never.
+func (p *Proof) ExpiresAt() time.Time { return expiresAt(p.Since, p.Observed, p.Timeout) }
+
+// expiresAt returns when a wait is late; zero for never. It counts from when the wait was observed, because since may be a time of another
+// clock.
+func expiresAt(since, observed time.Time, timeout time.Duration) time.Time {
 	switch {
-	case p.Timeout <= 0, p.Since.IsZero():
+	case timeout <= 0, since.IsZero():
 		return time.Time{}
-	case p.Observed.IsZero():
-		return p.Since.Add(p.Timeout)
+	case observed.IsZero():
+		return since.Add(timeout)
 	}
-	return p.Observed.Add(p.Timeout)
+	return observed.Add(timeout)
 }
 
 // IsLate reports whether a proof has been waited for as long as it may be.

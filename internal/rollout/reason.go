@@ -20,6 +20,8 @@ const (
 	ReasonPodLeaving          Reason = "PodLeaving"          // an evicted pod has not terminated yet
 	ReasonPodKept             Reason = "PodKept"             // the drain options do not allow the eviction of a pod
 	ReasonDrainTimeout        Reason = "DrainTimeout"        // the drain took too long
+	ReasonHandover            Reason = "Handover"            // somebody is asked for the node
+	ReasonHandoverTimeout     Reason = "HandoverTimeout"     // the answer took too long
 	ReasonLoadBalancer        Reason = "LoadBalancer"        // load balancers have a time to stop sending requests to the node
 	ReasonImageDigest         Reason = "ImageDigest"         // another node pulls the image first, so that its digest is known
 	ReasonDependency          Reason = "Dependency"          // waits for another task on the node

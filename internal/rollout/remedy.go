@@ -25,6 +25,8 @@ var remedies = map[Reason]string{
 	ReasonPodLeaving:          "the pod has its grace period to terminate; if its node is gone, delete it by force",
 	ReasonPodKept:             "delete the pod, or allow its eviction with drainConfig: force, deleteEmptyDirData or ignoreDaemonSets",
 	ReasonDrainTimeout:        "move the pods away, then: kubectl skyhook node reapply NODE --skyhook SKYHOOK",
+	ReasonHandover:            "the drain begins when the answer is yes; see handover of the policy",
+	ReasonHandoverTimeout:     "have the other program answer, or change handover of the policy",
 	ReasonLoadBalancer:        "the drain begins when the time is over, see drainConfig.loadBalancerDelay",
 	ReasonImageDigest:         "it starts when that node has pulled the image; kubectl describe pod shows what the pull waits for",
 	ReasonDependency:          "it starts when the packages it depends on are complete on the node",

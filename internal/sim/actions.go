@@ -99,6 +99,8 @@ func (w actionWriter) patchNode() error {
 			w.target.Drain.PodsRecorded = 0
 		}
 		w.run()
+	case rollout.VerbAsk:
+		w.ask()
 	case rollout.VerbProve:
 		w.startProof()
 	case rollout.VerbRollback:
@@ -132,7 +134,7 @@ func (w actionWriter) placeHold() {
 func (w actionWriter) releaseHold() {
 	w.setCordon(w.cordon().Release(w.action.Rollout))
 	if w.target != nil {
-		w.target.Drain.HeldAt, w.target.Drain.PodsRecorded = time.Time{}, 0
+		w.target.Drain.HeldAt, w.target.Drain.PodsRecorded, w.target.Handover = time.Time{}, 0, nil
 	}
 }
 
@@ -149,6 +151,16 @@ func (w actionWriter) startProof() {
 	if p := w.target.Proof; p != nil && p.Since.IsZero() {
 		w.setProofStart(w.now)
 	}
+}
+
+// ask records which step of the handover is asked. The answer is yes, unless Handover.Missing is set afterwards.
+func (w actionWriter) ask() {
+	asked := rollout.Handover{Step: w.action.Object, Since: w.now, Done: w.action.Object == ""}
+	if h := w.target.Handover; h != nil && h.Step == asked.Step && !asked.Done { // its object was gone
+		asked = *h
+		asked.Absent = false
+	}
+	w.target.Handover = &asked
 }
 
 // driftInterval is the time from one check of a node to the next.

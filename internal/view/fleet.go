@@ -160,6 +160,7 @@ func currentTask(t *rollout.Target) *rollout.Task {
 // drainReasons are the reasons of a node whose pods have not left it.
 var drainReasons = []rollout.Reason{
 	rollout.ReasonProtectedPod, rollout.ReasonPodDisruptionBudget, rollout.ReasonPodLeaving, rollout.ReasonPodKept, rollout.ReasonDrainTimeout, rollout.ReasonLoadBalancer,
+	rollout.ReasonHandover, rollout.ReasonHandoverTimeout,
 }
 
 // stateOf returns what a node does in a rollout, in the words of the pages.

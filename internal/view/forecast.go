@@ -106,6 +106,7 @@ func (v *Cluster) copySnapshot() rollout.Snapshot {
 		for j := range r.Targets {
 			t := r.Targets[j]
 			assumeProof(t, snapshot.Now)
+			assumeAnswer(t, r.Handover, snapshot.Now)
 			if !t.NeedsDrain() { // each rollout has rules of its own for the pods of a node
 				t.Drain.Pods = nil
 				continue
@@ -133,6 +134,19 @@ func assumeProof(t *rollout.Target, now time.Time) {
 	if !isLate {
 		proof.Missing = nil
 		t.Proof = &proof
+	}
+}
+
+// assumeAnswer assumes that who is asked for a node says yes, unless that is late already.
+func assumeAnswer(t *rollout.Target, steps []rollout.HandoverStep, now time.Time) {
+	at := t.Handover.FindStep(steps)
+	if at < 0 || t.Handover.Missing == nil {
+		return
+	}
+	if expires := t.Handover.ExpiresAt(steps[at].Timeout); expires.IsZero() || now.Before(expires) {
+		answered := *t.Handover
+		answered.Missing, answered.Absent = nil, false
+		t.Handover = &answered
 	}
 }
 

@@ -30,7 +30,7 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 	why := rollout.Why{Reason: rollout.ReasonQuiet, Text: k.Title() + " needs the node drained"}
 	if t.isHeld && t.node.Cordoned && t.target.Drain.PodsSeen {
 		if len(t.target.Drain.Pods) == 0 {
-			return !d.awaitLoadBalancers()
+			return d.ensureHandedOver() && !d.awaitLoadBalancers()
 		}
 		return d.drainNode(why)
 	}
@@ -109,8 +109,11 @@ func (d drainer) drainNode(why rollout.Why) (isDrained bool) {
 	if !waits && t.target.HasProtectedPod() { // they were waited for long enough
 		t.pods = unprotectedPods(t.pods)
 		if len(t.pods) == 0 {
-			return !d.awaitLoadBalancers()
+			return d.ensureHandedOver() && !d.awaitLoadBalancers()
 		}
+	}
+	if !waits && !d.ensureHandedOver() {
+		return false
 	}
 	d.noteProgress()
 	drain := t.rollout.Drain

@@ -146,6 +146,9 @@ func isGivenUp(t *targetState) bool { return t.target.Visit.Skipped && !t.rollou
 
 func givenUpVerdict(t *targetState) rollout.Verdict {
 	why := rollout.Why{Reason: rollout.ReasonDrainTimeout, Text: "the drain took too long and the node was released"}
+	if len(t.rollout.Handover) > 0 {
+		why.Text = "the handover or the drain took too long and the node was released"
+	}
 	for i := range t.target.Tasks {
 		if task := &t.target.Tasks[i]; task.HasFinallyFailed() {
 			why = rollout.WithDefaultReason(task.Why, rollout.ReasonStageFailed)

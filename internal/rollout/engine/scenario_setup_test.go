@@ -209,6 +209,8 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 	case "drain":
 		after, what, _ := strings.Cut(value, ",")
 		r.Drain.Timeout, r.Drain.OnTimeout = parseDuration(after), rollout.DrainTimeout(what)
+	case "asks":
+		r.Handover = parseHandover(value)
 	case "wait-first":
 		r.Drain.WaitFirst = yes
 	case "wait":
@@ -227,6 +229,30 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 	default:
 		panic("a rollout has no " + key)
 	}
+}
+
+// parseHandover parses who is asked, such as "slurm:30m:Skip,ops".
+func parseHandover(value string) (out []rollout.HandoverStep) {
+	for step := range strings.SplitSeq(value, ",") {
+		name, rest, _ := strings.Cut(step, ":")
+		timeout, what, _ := strings.Cut(rest, ":")
+		s := rollout.HandoverStep{Name: name, OnTimeout: rollout.DrainTimeout(what)}
+		if timeout != "" {
+			s.Timeout = parseDuration(timeout)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// parseAnswer parses what the step says that is asked: "yes", "gone" where its object does not exist, or why not.
+func parseAnswer(before *rollout.Handover, value string) *rollout.Handover {
+	h := *before
+	h.Missing, h.Absent = nil, value == "gone"
+	if value != "yes" {
+		h.Missing = &rollout.Why{Text: strings.ReplaceAll(value, "_", " ")}
+	}
+	return &h
 }
 
 // parseDefaults parses the reasons that a profile decided, such as "Proof,RolledBack".
@@ -330,6 +356,8 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 			if value != "no" {
 				t.Avoided = parseReason(value)
 			}
+		case "answer":
+			t.Handover = parseAnswer(t.Handover, value)
 		case "proof":
 			t.Proof = parseProof(t.Proof, value)
 		case "drift":

@@ -276,7 +276,7 @@ func (s *scenario) formatActions(p rollout.Plan) string {
 			if len(a.Then) > 0 {
 				what += " then " + strings.Join(a.Then, ",")
 			}
-		case rollout.VerbRecall:
+		case rollout.VerbRecall, rollout.VerbAsk:
 			what = a.Object
 		}
 		if a.Task == "" && a.Verb == rollout.VerbSweep {

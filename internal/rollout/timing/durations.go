@@ -199,6 +199,7 @@ func (m *targetMeasurer) measureTimes() {
 	m.limitTime("admitted", func(t *rollout.Target) *time.Time { return &t.Visit.AdmittedAt })
 	m.limitTime("finished", func(t *rollout.Target) *time.Time { return &t.Visit.FinishedAt })
 	m.measureProof()
+	m.measureHandover()
 	m.measureDrift()
 	m.measurePull()
 	isShared := true // with other targets
@@ -251,6 +252,19 @@ func (m *targetMeasurer) measureProof() {
 		proof := *p
 		proof.Observed = observed
 		m.change().Proof = &proof
+	}
+}
+
+// measureHandover measures how long a step of a handover is asked.
+func (m *targetMeasurer) measureHandover() {
+	h := m.target().Handover
+	if m.Durations == nil || h == nil || h.Done {
+		return
+	}
+	if observed := m.firstSeenOf("handover", h.Step, h.Since); !observed.Equal(h.Observed) {
+		handover := *h
+		handover.Observed = observed
+		m.change().Handover = &handover
 	}
 }
 

@@ -125,6 +125,10 @@ func (rep Reporter) eventOf(a rollout.Action) *Event {
 		return e
 	case a.Verb == rollout.VerbNote:
 		return rep.driftEvent(a)
+	case a.Verb == rollout.VerbAsk && a.Why.Reason == rollout.ReasonHandoverTimeout:
+		e := normal(v1alpha1.EventDrain, "Skyhook %s %s", name, a.Why.Text)
+		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
+		return e
 	case a.Verb == rollout.VerbProve:
 		return normal(v1alpha1.EventState, "Skyhook %s has done all work on the node; it is given back when its proof is complete", name)
 	case a.Verb == rollout.VerbRetire && !a.Wipe:
