@@ -30,7 +30,7 @@ func (n *Node) PlaceHold(by Holder, holds []rollout.Hold, why string, now time.T
 			end := d.Since.Add(by.UsualVisit)
 			d.ExpectedEnd = &end
 		}
-		e = e.Plus(n.PlaceMarks(HolderOf(by.Owner, by.UID), NewMarks(by.Marks, d)))
+		e = e.Plus(n.PlaceMarks(HolderOf(by.Owner, by.UID), NewMarks(by.Marks, d))).Plus(n.restartHandover(HolderOf(by.Owner, by.UID)))
 	}
 	if !n.Unschedulable {
 		e = e.Plus(ClearWasCordoned(n.With(e)))

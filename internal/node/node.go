@@ -50,6 +50,7 @@ type Node struct {
 	rebootsFrom []string                 // boot ids of which a reboot of ours is in progress
 	holds       []ownedHold
 	marks       markRecord // of holds
+	handovers   handoverRecord
 	known       bool
 	hasMarks    bool
 	mayDrain    bool
@@ -120,6 +121,7 @@ func (n *Node) parseAnnotations(prev *Node) {
 	slices.Sort(n.rebootsFrom)
 	n.holds = n.findHolds()
 	n.marks = n.parseMarks()
+	n.handovers = n.parseHandovers()
 	n.hasMarks = n.looksMarked()
 	n.mayDrain = n.isHeldForWork()
 }
