@@ -37,9 +37,12 @@ type Expression struct {
 }
 
 type cacheKey struct {
-	text    string
-	hasNode bool
+	text      string
+	variables variables
 }
+
+// variables are those that an expression may use.
+type variables struct{ object, node bool }
 
 type compiled struct {
 	expression *Expression
@@ -53,27 +56,38 @@ var cache = struct {
 
 // Compile compiles an expression about the variable object and, with hasNode, the variable node. Each text is compiled once.
 func Compile(text string, hasNode bool) (*Expression, error) {
+	return compileOnce(text, variables{object: true, node: hasNode})
+}
+
+// CompileForNode compiles an expression about the variable node alone.
+func CompileForNode(text string) (*Expression, error) {
+	return compileOnce(text, variables{node: true})
+}
+
+func compileOnce(text string, has variables) (*Expression, error) {
 	cache.Lock()
 	defer cache.Unlock()
-	key := cacheKey{text, hasNode}
+	key := cacheKey{text, has}
 	if known, ok := cache.entries[key]; ok {
 		return known.expression, known.err
 	}
 	if len(cache.entries) >= maxCached {
 		clear(cache.entries)
 	}
-	e, err := compile(text, hasNode)
+	e, err := compile(text, has)
 	cache.entries[key] = compiled{e, err}
 	return e, err
 }
 
-// environments have the variables of expressions, by whether node is one of them. They are made on first use, because that is slow.
-var environments = map[bool]func() (*cel.Env, error){false: newEnvironment(object), true: newEnvironment(object, node)}
+// environments have the variables of expressions. They are made on first use, because that is slow.
+var environments = map[variables]func() (*cel.Env, error){
+	{object: true}: newEnvironment(object), {object: true, node: true}: newEnvironment(object, node), {node: true}: newEnvironment(node),
+}
 
-func newEnvironment(variables ...string) func() (*cel.Env, error) {
+func newEnvironment(names ...string) func() (*cel.Env, error) {
 	return sync.OnceValues(func() (*cel.Env, error) {
-		declared := make([]cel.EnvOption, len(variables))
-		for i, name := range variables {
+		declared := make([]cel.EnvOption, len(names))
+		for i, name := range names {
 			declared[i] = cel.Variable(name, cel.DynType)
 		}
 		set, err := environment.MustBaseEnvSet(functionsOf).Extend(environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: declared})
@@ -84,8 +98,8 @@ func newEnvironment(variables ...string) func() (*cel.Env, error) {
 	})
 }
 
-func compile(text string, hasNode bool) (*Expression, error) {
-	env, err := environments[hasNode]()
+func compile(text string, has variables) (*Expression, error) {
+	env, err := environments[has]()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +114,7 @@ func compile(text string, hasNode bool) (*Expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Expression{program: program, usesNode: hasNode && strings.Contains(text, node)}, nil
+	return &Expression{program: program, usesNode: has.node && strings.Contains(text, node)}, nil
 }
 
 // describeIssues returns the first issue without the lines that point at its place.
@@ -115,11 +129,11 @@ func (e *Expression) UsesNode() bool { return e.usesNode }
 
 // IsTrue evaluates the expression. Both variables are objects as JSON decodes them; of is nil where the expression has no node.
 func (e *Expression) IsTrue(ctx context.Context, about, of map[string]any) (bool, error) {
-	variables := map[string]any{object: about}
+	values := map[string]any{object: about}
 	if of != nil {
-		variables[node] = of
+		values[node] = of
 	}
-	value, _, err := e.program.ContextEval(ctx, variables)
+	value, _, err := e.program.ContextEval(ctx, values)
 	switch {
 	case err != nil && strings.Contains(err.Error(), "cost limit exceeded"):
 		return false, errors.New("it costs more than an expression may: compare less")

@@ -30,6 +30,7 @@ func FindProblems(p *v1alpha1.DeploymentPolicy, now time.Time) []string {
 			p.Name, rollout.Truncate(err.Error(), maxErrorText)))
 	}
 	problems = append(problems, findAvoidProblems(p)...)
+	problems = append(problems, findHandoverProblems(p)...)
 	problems = append(problems, findWaveProblems(p)...)
 	return append(problems, findObjectProblems(p)...)
 }

@@ -28,12 +28,7 @@ func FindObjectProblems(field string, checks []v1alpha1.ObjectCheck, hasNode boo
 		add := func(name, format string, args ...any) {
 			problems = append(problems, fmt.Sprintf("%s[%d].%s ", field, i, name)+fmt.Sprintf(format, args...))
 		}
-		if _, err := schema.ParseGroupVersion(c.APIVersion); err != nil {
-			add("apiVersion", "%q is not a group and version: write one such as ceph.rook.io/v1", c.APIVersion)
-		}
-		if _, err := labels.Parse(c.Selector); err != nil {
-			add("selector", "cannot be used: %s", rollout.Truncate(err.Error(), maxErrorText))
-		}
+		findSelectorProblems(c.ObjectSelector, add)
 		if !hasNode && strings.Contains(c.Name, v1alpha1.NodeNameVariable) {
 			add("name", "has %s, and a health gate is not about one node: name one object, or use proof", v1alpha1.NodeNameVariable)
 		}
@@ -42,6 +37,16 @@ func FindObjectProblems(field string, checks []v1alpha1.ObjectCheck, hasNode boo
 		}
 	}
 	return problems
+}
+
+// findSelectorProblems adds what is invalid in a selector of objects.
+func findSelectorProblems(s v1alpha1.ObjectSelector, add func(name, format string, args ...any)) {
+	if _, err := schema.ParseGroupVersion(s.APIVersion); err != nil {
+		add("apiVersion", "%q is not a group and version: write one such as ceph.rook.io/v1", s.APIVersion)
+	}
+	if _, err := labels.Parse(s.Selector); err != nil {
+		add("selector", "cannot be used: %s", rollout.Truncate(err.Error(), maxErrorText))
+	}
 }
 
 // findAvoidProblems returns what is invalid in avoid of a policy.
