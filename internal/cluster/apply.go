@@ -123,7 +123,7 @@ func (p *pass) markIncomplete(plan rollout.Plan) {
 // isWithheld reports whether an action is not carried out because its rollout lacks its finalizer or a ConfigMap.
 func (p *pass) isWithheld(a rollout.Action) bool {
 	switch a.Verb {
-	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun:
+	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbAsk, rollout.VerbRun:
 		return p.notReady[a.Rollout] || p.startsNothing[a.Rollout]
 	default:
 		return p.notReady[a.Rollout]

@@ -80,6 +80,7 @@ func compile(o *Objects, kept keptNodes, now time.Time) *Compiled {
 	c.markEndedReservations()
 	c.addNodes(pods)
 	c.addCare()
+	c.addHandovers()
 	policy.AddUnavailable(&c.snapshot)
 	for i := range c.snapshot.Rollouts {
 		r := &c.snapshot.Rollouts[i]

@@ -86,12 +86,19 @@ func (v *observer) checkProofs(ctx context.Context, o *Objects, proving map[roll
 			}
 		}
 	}
-	missing, retryAt := v.objectChecks.Ask(ctx, v.options.Objects, questions, now)
+	asked := o.findAsked()
+	answers, retryAt := v.objectChecks.Ask(ctx, v.options.Objects, slices.Concat(questions, asked), now)
 	o.RetryAt = node.Earlier(o.RetryAt, retryAt)
+	o.answers = make(map[askKey]gates.Answer, len(asked))
+	for i, q := range asked {
+		if answer, isAnswered := answers[len(questions)+i]; isAnswered {
+			o.answers[askKey{q.Rollout, q.Node}] = answer
+		}
+	}
 	for i, q := range questions {
 		found := o.Findings[q.Rollout][q.Proof]
-		if text, isAnswered := missing[i]; isAnswered {
-			found[q.Node] = text
+		if answer, isAnswered := answers[i]; isAnswered {
+			found[q.Node] = answer.Missing
 		} else {
 			delete(found, q.Node)
 		}

@@ -316,6 +316,13 @@ func (f *inFlight) forgetError(key failureKey) {
 	}
 }
 
+// forgetErrorOf is forgetError for what is no work of its own.
+func (f *inFlight) forgetErrorOf(key failureKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgetError(key)
+}
+
 // forgetConflicts forgets the conflicts about the object of a rollout.
 func (f *inFlight) forgetConflicts(name rollout.Ref) {
 	f.conflicts.DeleteEntry(failureKey{rollout: name}.String())

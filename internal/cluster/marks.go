@@ -52,12 +52,15 @@ func (a announcements) editOf(n *node.Node) node.Edit {
 	return e.Plus(n.With(e).Announce(announced, a.now))
 }
 
-// addMarks adds the nodes whose marks change though nothing else does.
+// addMarks adds the nodes whose marks change, or whose handovers ended, though nothing else does.
 func (c *workCollector) addMarks() {
 	if c.activeOnly {
 		return // only nodes with actions
 	}
 	for _, n := range c.objects.Nodes {
+		if n.HasEndedHandovers() {
+			c.statusWork(n.Name)
+		}
 		isMarked := n.HasMarks() || len(c.announced.of) > 0 && len(c.announced.of[n.Name]) > 0
 		if isMarked && c.byNode[n.Name] == nil && !c.isLeftOut(n.Name) && !c.announced.editOf(n).Empty() {
 			c.statusWork(n.Name)

@@ -34,6 +34,7 @@ func (w nodeWriter) begin(ctx context.Context, work *nodeWork) error {
 		work.deletions = work.actions
 		return nil
 	}
+	work.withdrawn = withdraw(ctx, w.pass, n)
 	edit, after := w.buildEdit(ctx, n, work)
 	failed := len(work.failed)
 	withoutMetadata := podWriter(w).applyNodeMetadata(ctx, after, work)
@@ -186,6 +187,9 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 			edit, n = edit.Plus(e), n.With(e)
 		}
 	}
+	if n.HasEndedHandovers() {
+		add(n.ForgetHandovers(work.withdrawn))
+	}
 	add(work.adoptedEdit())
 	for _, a := range work.withoutFailed(work.actions) {
 		e, err := w.editOf(a, n)
@@ -203,6 +207,9 @@ func (w nodeWriter) tryBuildEdit(n *node.Node, work *nodeWork) (edit node.Edit, 
 
 // editOf is what an action changes on its node.
 func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
+	if a.Verb == rollout.VerbAsk {
+		return w.objects.Handovers[a.Rollout].Edit(a.Object, n, w.now)
+	}
 	if op := w.nodeOp(a); op != nil {
 		return oprecord.Change(a, &oprecord.Input{Operation: op.Operation, Node: n, Holds: w.objects.holds(n), Known: op.Node(a.Node), UsualVisit: op.UsualVisit, Now: op.Now})
 	}

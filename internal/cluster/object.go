@@ -36,6 +36,8 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) er
 		return w.startPull(ctx, a, n)
 	case rollout.VerbEvict:
 		return w.evictPod(ctx, a)
+	case rollout.VerbAsk:
+		return w.objects.Handovers[a.Rollout].Create(ctx, w.options.Client, a.Object, n)
 	case rollout.VerbRetire:
 		if a.Wipe || a.Why.Reason == rollout.ReasonLeft {
 			return w.deleteNodeMetadata(ctx, a, n)

@@ -18,6 +18,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/drain"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/handover"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
@@ -58,6 +59,7 @@ type Objects struct {
 	Profiles    map[rollout.Ref]*profile.Chosen  // of Skyhooks, NodeOps and policies
 	Defaults    map[rollout.Ref]rollout.Defaults // what the profiles decided, also that of the policy of an object
 	Avoid       map[rollout.Ref]*v1alpha1.Avoid  // on which nodes nothing begins
+	Handovers   map[rollout.Ref]handover.Asker   // whom rollouts ask for their nodes
 	Orphans     map[rollout.Ref]bool             // owners of holds that are proven gone
 	Err         error                            // what could not be read; everything else here is true nevertheless
 	RetryAt     time.Time                        // when to observe again though nothing has changed; zero for never
@@ -70,6 +72,8 @@ type Objects struct {
 	durations  *timing.Durations // of the operator; nil for another observer
 	isFirst    bool              // nothing was observed before
 	vanished   []string          // nodes that existed before
+
+	answers map[askKey]gates.Answer // of those who are asked for nodes
 }
 
 // Problem is something wrong with one object. It never stops the others.

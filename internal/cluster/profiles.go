@@ -6,6 +6,7 @@ package cluster
 import (
 	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/handover"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/profile"
@@ -16,6 +17,7 @@ import (
 // chooseProfiles chooses the profile of each object. Of all it has copies, and of those that are Recommended their absent fields are filled
 // in: they are compiled, and what was listed stays as it is.
 func (o *Objects) chooseProfiles() {
+	o.Handovers = map[rollout.Ref]handover.Asker{}
 	o.Profiles, o.Defaults, o.Avoid = map[rollout.Ref]*profile.Chosen{}, map[rollout.Ref]rollout.Defaults{}, map[rollout.Ref]*v1alpha1.Avoid{}
 	choose := func(spec v1alpha1.Profile, recorded *v1alpha1.ProfileStatus, hasStatus bool) *profile.Chosen {
 		return &profile.Chosen{ProfileStatus: profile.Choose(spec, recorded, hasStatus, o.Config.Profile)}
@@ -35,6 +37,7 @@ func (o *Objects) chooseProfiles() {
 		}
 		profile.DropNone(&s.Spec)
 		o.noteProfile(plan.Ref(s.Name), chosen, p)
+		o.noteHandover(plan.Ref(s.Name), "", p)
 	})
 	o.NodeOps = fillCopies(o.NodeOps, func(op *opv1.NodeOp) {
 		chosen := choose(op.Spec.Profile, op.Status.Profile, op.Status.Phase != "" || len(op.Status.Conditions) > 0)
@@ -43,6 +46,7 @@ func (o *Objects) chooseProfiles() {
 		}
 		p, _ := o.policyNamed(op.Spec.DeploymentPolicy)
 		o.noteProfile(nodeop.Ref(op), chosen, p)
+		o.noteHandover(nodeop.Ref(op), string(op.UID), p)
 	})
 }
 

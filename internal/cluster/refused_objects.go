@@ -22,11 +22,12 @@ type refusedRequests struct {
 	nodes    map[string]node.Refusal       // nodes that may not be changed
 	dryRuns  map[request]node.Refusal      // objects that rollouts would need
 	rollouts map[request]node.Refusal      // finalizers and ConfigMaps that rollouts need
+	asks     map[askKey]node.Refusal       // objects of handovers
 }
 
 // addRefused adds the refused requests to what was observed.
 func (v *observer) addRefused(o *Objects, now time.Time) {
-	out := refusedRequests{tasks: map[rollout.Ref]node.Refusals{}, nodes: map[string]node.Refusal{}, dryRuns: map[request]node.Refusal{}, rollouts: map[request]node.Refusal{}}
+	out := refusedRequests{tasks: map[rollout.Ref]node.Refusals{}, nodes: map[string]node.Refusal{}, dryRuns: map[request]node.Refusal{}, rollouts: map[request]node.Refusal{}, asks: map[askKey]node.Refusal{}}
 	for q, refused := range v.refused.view(now) {
 		isWaiting := now.Before(refused.RetryAt())
 		if isWaiting {
@@ -40,6 +41,8 @@ func (v *observer) addRefused(o *Objects, now time.Time) {
 			out.tasks[q.rollout].Add(q.node, q.task, refused)
 		case q.object == objectDryRun && isWaiting:
 			out.dryRuns[q] = refused
+		case q.object == string(rollout.VerbAsk) && isWaiting:
+			out.asks[askKey{q.rollout, q.node}] = refused
 		case q.object != "" || !isWaiting:
 		case q.node != "":
 			out.nodes[q.node] = refused

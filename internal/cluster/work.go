@@ -48,6 +48,7 @@ type nodeWork struct {
 	adopted  []node.NamedEdit // records for a node that a predecessor finished, and what was found out about the node
 
 	begun      bool             // the first part is done
+	withdrawn  []string         // holders whose handovers ended, and their objects are deleted
 	after      *node.Node       // the node then
 	conditions node.Edit        // conditions that are still to be written
 	deletions  []rollout.Action // of objects that ended; when all else is done they are a work of their own
@@ -188,7 +189,7 @@ func (p *pass) nextStatusOnly(plan rollout.Plan, all []*nodeWork) (out []*nodeWo
 	room, roomForStatus := maxStatusOnlyNodes, p.inFlight.queue.roomForStatus(maxStatusOnlyNodes)
 	for _, w := range all {
 		left := &room
-		if len(admitted) <= maxActiveNodes && !admitted[w.node] && len(w.adopted) == 0 {
+		if len(admitted) <= maxActiveNodes && !admitted[w.node] && len(w.adopted) == 0 && !p.objects.hasEndedHandovers(w.node) {
 			w.kind, left = workStatus, &roomForStatus
 		}
 		if *left == 0 {
@@ -223,7 +224,7 @@ func findAdmittedNodes(plan rollout.Plan) map[string]bool {
 // which it looks at all of them (rollout.nextPoll), so that a fleet is not observed anew after each.
 func (c *workCollector) isOnlyChecks(w *nodeWork) bool {
 	n := c.objects.Node(w.node)
-	if n == nil || len(w.adopted) > 0 || !c.announced.editOf(n).Empty() || !startsOrEndsChecks(w.actions) {
+	if n == nil || len(w.adopted) > 0 || n.HasEndedHandovers() || !c.announced.editOf(n).Empty() || !startsOrEndsChecks(w.actions) {
 		return false
 	}
 	return !w.hasWords(n)
@@ -311,7 +312,7 @@ func (c *workCollector) isOnlyProgress(w *nodeWork) bool {
 	n := c.objects.Node(w.node)
 	isOther := func(e node.NamedEdit) bool { return len(e.Done) == 0 || slices.ContainsFunc(e.Done, isOfInterrupt) }
 	isProgress := len(w.actions)+len(w.adopted) > 0 && !slices.ContainsFunc(w.actions, isDueNow) && !slices.ContainsFunc(w.adopted, isOther)
-	return isProgress && n != nil && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adoptedEdit()))
+	return isProgress && n != nil && !n.HasEndedHandovers() && c.announced.editOf(n).Empty() && !w.hasWords(n.With(w.adoptedEdit()))
 }
 
 // putOffProgress leaves a work that is only progress for a later pass, unless it was left long enough, and reports whether it did. With

@@ -23,6 +23,7 @@ import (
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/handover"
 	"github.com/skyhook-k8s/skyhook/internal/dump"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop/kairos"
@@ -142,7 +143,7 @@ func (r *remains) formatText(f *session.Factory) string {
 	for _, list := range []struct {
 		title string
 		names []string
-	}{{"Finalizers", r.Finalizers}, {"Pods", r.Pods}, {"ConfigMaps", r.ConfigMaps}, {"Policies", r.Policies}} {
+	}{{"Finalizers", r.Finalizers}, {"Pods", r.Pods}, {"ConfigMaps", r.ConfigMaps}, {"Policies", r.Policies}, {"Handovers", r.Asked}} {
 		if len(list.names) > 0 {
 			fmt.Fprintf(&b, "%s: %s\n", list.title, output.List(list.names, 10))
 		}
@@ -156,7 +157,8 @@ type remains struct {
 	Nodes      []string `json:"nodes"`
 	Pods       []string `json:"pods"`
 	ConfigMaps []string `json:"configMaps"`
-	Policies   []string `json:"policies,omitempty"` // admission policies that protect the operator
+	Policies   []string `json:"policies,omitempty"`  // admission policies that protect the operator
+	Asked      []string `json:"handovers,omitempty"` // objects that ask other programs for nodes
 	DryRun     bool     `json:"dryRun"`
 
 	objects []client.Object
@@ -197,7 +199,24 @@ func findRemains(ctx context.Context, f *session.Factory, c client.Client) (*rem
 	if err := r.addOwned(ctx, c, f.Namespace(ctx)); err != nil {
 		return nil, err
 	}
+	if err := r.addHandovers(ctx, c); err != nil {
+		return nil, err
+	}
 	return r, r.addBinding(ctx, c)
+}
+
+// addHandovers adds the objects that ask other programs for nodes.
+func (r *remains) addHandovers(ctx context.Context, c client.Client) error {
+	for _, n := range r.nodes {
+		asked, err := handover.Find(ctx, c, n, n.HandoverObjects())
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		for _, o := range asked {
+			r.owned, r.Asked = append(r.owned, o), append(r.Asked, o.GetKind()+"/"+o.GetName())
+		}
+	}
+	return nil
 }
 
 // addObjects adds the objects with our finalizers.

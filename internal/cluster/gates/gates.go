@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -150,6 +151,7 @@ func (f *findings) add(o findings) {
 type finding struct {
 	text    string // a sentence without a full stop
 	isFalse bool   // the answer is no; otherwise there is no answer
+	object  *unstructured.Unstructured
 }
 
 // classify returns what a finding does to a group. A gate without an answer closes the group, and never stops it.

@@ -46,6 +46,13 @@ type Question struct {
 	Proof   int // which of the proofs of the rollout
 	Node    string
 	Checks  []v1alpha1.ObjectCheck
+	Asked   Asked // of a step of a handover, which has one check
+}
+
+// Answer is what was found about a question.
+type Answer struct {
+	Missing string // what is not true, as a sentence without a full stop; empty for nothing
+	Absent  bool   // the object that was created for the question does not exist
 }
 
 // ObjectChecker answers questions about objects. An answer counts for a while, so that not each pass reads the objects.
@@ -55,22 +62,26 @@ type questionKey struct {
 	rollout rollout.Ref
 	proof   int
 	node    string
+	step    string
+	since   int64
 }
 
-func (q Question) key() questionKey { return questionKey{q.Rollout, q.Proof, q.Node} }
+func (q Question) key() questionKey {
+	return questionKey{q.Rollout, q.Proof, q.Node, q.Asked.Step, q.Asked.Since.Unix()}
+}
 
 type objectAnswer struct {
+	Answer
 	checks   []v1alpha1.ObjectCheck
-	missing  string
 	at       time.Time
 	lifetime time.Duration
 }
 
 func (a objectAnswer) expires() time.Time { return a.at.Add(a.lifetime) }
 
-// Ask returns what is missing, by the position of the question: empty for nothing, absent for a question without an answer yet. It
-// also returns when to ask again; zero for never.
-func (c *ObjectChecker) Ask(ctx context.Context, live client.Reader, questions []Question, now time.Time) (missing map[int]string, retryAt time.Time) {
+// Ask returns the answers by the position of the question: none for a question that has no answer yet. It also returns when to ask again;
+// zero for never.
+func (c *ObjectChecker) Ask(ctx context.Context, live client.Reader, questions []Question, now time.Time) (answers map[int]Answer, retryAt time.Time) {
 	known := make(map[questionKey]objectAnswer, len(questions))
 	var due []int
 	for i, q := range questions {
@@ -95,22 +106,29 @@ func (c *ObjectChecker) Ask(ctx context.Context, live client.Reader, questions [
 		q := questions[i]
 		before := known[q.key()]
 		a := objectAnswer{checks: q.Checks, at: now, lifetime: min(max(2*before.lifetime, shortestAnswer), AnswerLifetime)}
-		a.missing = r.findMissing(ctx, q.Checks, q.Node)
+		if q.Asked.Step == "" {
+			a.Missing = r.findMissing(ctx, q.Checks, q.Node)
+		} else {
+			a.Answer = r.ask(ctx, q)
+		}
+		if a.Absent { // it is created now
+			a.lifetime = shortestAnswer
+		}
 		known[q.key()] = a
 	}
 	c.answers = known
-	missing = make(map[int]string, len(questions))
+	answers = make(map[int]Answer, len(questions))
 	for i, q := range questions {
 		a, isKnown := known[q.key()]
 		if !isKnown {
 			continue
 		}
-		missing[i] = a.missing
-		if a.missing != "" && (retryAt.IsZero() || a.expires().Before(retryAt)) {
+		answers[i] = a.Answer
+		if a.Missing != "" && (retryAt.IsZero() || a.expires().Before(retryAt)) {
 			retryAt = a.expires()
 		}
 	}
-	return missing, retryAt
+	return answers, retryAt
 }
 
 // checkObjects returns the first gates on objects that do not pass. What is known of the other gates decides which are checked:
@@ -135,12 +153,16 @@ type objectReader struct {
 	began time.Time
 }
 
-type objectKey struct{ apiVersion, kind, namespace, name, selector string }
+type objectKey struct {
+	apiVersion, kind, namespace, name, selector string
+	node                                        string // of pods: only those on it
+}
 
 type objectsRead struct {
 	objects []unstructured.Unstructured
 	size    int // bytes, about
 	problem string
+	isNone  bool // the problem is that none exists
 }
 
 func newObjectReader(live client.Reader) *objectReader {
@@ -163,23 +185,28 @@ func (r *objectReader) findMissing(ctx context.Context, checks []v1alpha1.Object
 }
 
 // check checks the objects of one check. An object that does not meet it comes before one for which there is no answer.
-func (r *objectReader) check(ctx context.Context, check v1alpha1.ObjectCheck, node string) (first finding) {
+func (r *objectReader) check(ctx context.Context, check v1alpha1.ObjectCheck, node string) finding {
 	e, err := expression.Compile(check.CEL, node != "")
 	if err != nil { // the object was checked when it was compiled, by the same rules
 		return finding{text: fmt.Sprintf("cel %q cannot be used: %s", rollout.Truncate(check.CEL, maxQuoted), rollout.Truncate(err.Error(), maxQuoted))}
 	}
-	key := objectKey{check.APIVersion, check.Kind, check.Namespace, strings.ReplaceAll(check.Name, v1alpha1.NodeNameVariable, node), ""}
-	if check.Selector != "" {
-		selector, err := labels.Parse(check.Selector)
-		if err != nil {
-			return finding{text: fmt.Sprintf("the selector of %s cannot be used: %s", check.Kind, rollout.Truncate(err.Error(), maxQuoted))}
-		}
-		key.selector = selector.String()
-	}
-	found := r.read(ctx, key)
+	found := r.read(ctx, newObjectKey(check.ObjectSelector, node))
 	if found.problem != "" {
 		return finding{text: found.problem}
 	}
+	return r.evaluate(ctx, e, check, node, found.objects)
+}
+
+func newObjectKey(s v1alpha1.ObjectSelector, node string) objectKey {
+	key := objectKey{apiVersion: s.APIVersion, kind: s.Kind, namespace: s.Namespace, name: strings.ReplaceAll(s.Name, v1alpha1.NodeNameVariable, node)}
+	if selector, err := labels.Parse(s.Selector); err == nil && s.Selector != "" { // it was checked when it was compiled, by the same rules
+		key.selector = selector.String()
+	}
+	return key
+}
+
+// evaluate evaluates the expression of a check about each of some objects.
+func (r *objectReader) evaluate(ctx context.Context, e *expression.Expression, check v1alpha1.ObjectCheck, node string, objects []unstructured.Unstructured) (first finding) {
 	var of map[string]any
 	if e.UsesNode() {
 		nodes := r.read(ctx, objectKey{apiVersion: "v1", kind: "Node", name: node})
@@ -188,12 +215,12 @@ func (r *objectReader) check(ctx context.Context, check v1alpha1.ObjectCheck, no
 		}
 		of = nodes.objects[0].Object
 	}
-	for _, o := range found.objects {
+	for _, o := range objects {
 		switch isTrue, err := e.IsTrue(ctx, o.Object, of); {
 		case err != nil && first.text == "":
-			first.text = fmt.Sprintf("cel %q gives no answer for %s: %s", rollout.Truncate(check.CEL, maxQuoted), titleOf(check.Kind, &o), rollout.Truncate(err.Error(), maxQuoted))
+			first.object, first.text = &o, fmt.Sprintf("cel %q gives no answer for %s: %s", rollout.Truncate(check.CEL, maxQuoted), titleOf(check.Kind, &o), rollout.Truncate(err.Error(), maxQuoted))
 		case err == nil && !isTrue:
-			return finding{fmt.Sprintf("%s does not meet %s", titleOf(check.Kind, &o), rollout.Truncate(check.CEL, maxQuoted)), true}
+			return finding{fmt.Sprintf("%s does not meet %s", titleOf(check.Kind, &o), rollout.Truncate(check.CEL, maxQuoted)), true, &o}
 		}
 	}
 	return first
@@ -233,11 +260,14 @@ func (r *objectReader) fetch(ctx context.Context, key objectKey) objectsRead {
 		one := unstructured.Unstructured{}
 		one.SetGroupVersionKind(gvk)
 		if err := r.live.Get(ctx, client.ObjectKey{Namespace: key.namespace, Name: key.name}, &one); err != nil {
-			return objectsRead{problem: key.describe(err, "get")}
+			return objectsRead{problem: key.describe(err, "get"), isNone: apierrors.IsNotFound(err)}
 		}
 		return objectsRead{objects: []unstructured.Unstructured{one}, size: sizeOf(one.Object)}
 	}
 	options := []client.ListOption{client.InNamespace(key.namespace), client.Limit(pageSize)}
+	if key.node != "" {
+		options = append(options, client.MatchingFields{"spec.nodeName": key.node})
+	}
 	if key.name != "" {
 		options = append(options, client.MatchingFields{"metadata.name": key.name})
 	} else if selector, err := labels.Parse(key.selector); err == nil {
@@ -265,7 +295,7 @@ func (r *objectReader) fetch(ctx context.Context, key objectKey) objectsRead {
 		case key.name != "":
 			return objectsRead{problem: key.title() + " does not exist"}
 		default:
-			return objectsRead{problem: "there is no " + key.title()}
+			return objectsRead{problem: "there is no " + key.title(), isNone: true}
 		}
 	}
 }
@@ -300,7 +330,15 @@ func (k objectKey) title() string {
 	return k.kind + " " + k.namespace + "/" + k.name
 }
 
-// describe says why objects could not be read, and what to do about it.
+// DescribeError says why an object could not be read, created or deleted, and what to do about it.
+func DescribeError(o *unstructured.Unstructured, err error, verb string) string {
+	return objectKey{apiVersion: o.GetAPIVersion(), kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName()}.describe(err, verb)
+}
+
+// done are verbs as what was done.
+var done = map[string]string{"get": "read", "list": "read", "create": "created", "delete": "deleted"}
+
+// describe says why objects could not be read, created or deleted, and what to do about it.
 func (k objectKey) describe(err error, verb string) string {
 	var status apierrors.APIStatus
 	switch {
@@ -309,9 +347,9 @@ func (k objectKey) describe(err error, verb string) string {
 	case apierrors.IsForbidden(err) && errors.As(err, &status) && status.Status().Details != nil:
 		of := status.Status().Details
 		resource := schema.GroupResource{Group: of.Group, Resource: of.Kind}
-		return fmt.Sprintf("%s may not be read: grant %q on %s in a ClusterRole with the label %s=true", k.title(), verb, resource, v1alpha1.LabelAggregate)
-	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("%s may not be %s: grant %q on %s in a ClusterRole with the label %s=true", k.title(), done[verb], verb, resource, v1alpha1.LabelAggregate)
+	case apierrors.IsNotFound(err) && verb != "create":
 		return k.title() + " does not exist"
 	}
-	return fmt.Sprintf("%s cannot be read: %s", k.title(), cmp.Or(rollout.Truncate(err.Error(), maxQuoted), "unknown error"))
+	return fmt.Sprintf("%s cannot be %s: %s", k.title(), done[verb], cmp.Or(rollout.Truncate(err.Error(), maxQuoted), "unknown error"))
 }

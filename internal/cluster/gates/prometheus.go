@@ -65,7 +65,7 @@ func queryAll(ctx context.Context, p *v1alpha1.DeploymentPolicy, endpoints Endpo
 	for i, err := range errs {
 		if err != nil {
 			text := rollout.Truncate(fmt.Sprintf("gate %s: %v", gates[i].Name, err), maxGateText)
-			found.add(finding{text, errors.Is(err, errFalse)}.classify(p, gates[i].OnFailure))
+			found.add(finding{text: text, isFalse: errors.Is(err, errFalse)}.classify(p, gates[i].OnFailure))
 		}
 	}
 	return found
