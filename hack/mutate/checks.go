@@ -16,7 +16,7 @@ var checks = []struct {
 	{"internal/cluster/ledger.go", [][]string{{"./internal/cluster", "-run", "TestTwoOperators"}, worldRuns}},
 	{"internal/cluster/metadata.go", [][]string{{"./internal/cluster", "-run", "TestStageSeesLabels"}}},
 	{"internal/cluster/c", [][]string{{"./internal/cli", "-run", "TestFrom/profile"}, {"./internal/cluster", "-run", "TestAvoid|TestHandsOff"}}},
-	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates", "./internal/cluster/writecache"}, {"./internal/cluster", "-run", "TestSetLabels"}, worldRuns}},
+	{"internal/cluster/", [][]string{{"./internal/cluster/drain", "./internal/cluster/gates", "./internal/cluster/writecache"}, {"./internal/cluster", "-run", "TestSetLabels|TestHandover"}, worldRuns}},
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart|TestTwoInstallations|TestRemovalGuard|TestLeaderWithoutRights"}}},
 	{"internal/cli/preview/", [][]string{{"./internal/cli", "-run", "TestFrom/waves"}}},
 	{"internal/view/", [][]string{{"./internal/view"}, {"./internal/cli", "-run", "TestFrom"}}},

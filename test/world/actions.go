@@ -42,7 +42,7 @@ func (c *planCheck) checkAction(action rollout.Action) string {
 	}
 	a.group = findGroup(c.seen, a.seen.Group)
 	switch a.Verb {
-	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbRun, rollout.VerbEvict, rollout.VerbPull:
+	case rollout.VerbAdmit, rollout.VerbHold, rollout.VerbAsk, rollout.VerbRun, rollout.VerbEvict, rollout.VerbPull:
 		if a.rollout.Broken != nil || a.rollout.Paused && !a.seen.Leaving {
 			return "the rollout is paused"
 		}
@@ -60,7 +60,9 @@ func (c *planCheck) checkVerb(a acting) string {
 	case rollout.VerbHold:
 		return cmp.Or(c.checkWait(a), c.checkHold(a))
 	case rollout.VerbRun:
-		return cmp.Or(c.checkRun(a), c.checkTurn(a))
+		return cmp.Or(c.checkRun(a), c.checkTurn(a), c.checkHandedOver(a))
+	case rollout.VerbAsk:
+		return c.checkAsk(a)
 	case rollout.VerbJoin:
 		return checkJoin(a)
 	case rollout.VerbRecord:
@@ -68,7 +70,7 @@ func (c *planCheck) checkVerb(a acting) string {
 	case rollout.VerbSweep:
 		return c.checkSweep(a)
 	case rollout.VerbEvict:
-		return c.checkEvict(a)
+		return cmp.Or(c.checkEvict(a), c.checkHandedOver(a))
 	case rollout.VerbRelease:
 		return c.checkProof(a)
 	case rollout.VerbRetire:

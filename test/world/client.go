@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -103,6 +104,12 @@ func (c *Client) List(_ context.Context, l client.ObjectList, options ...client.
 		}
 		return nil
 	}
+	if all, ok := l.(*unstructured.UnstructuredList); ok {
+		for _, found := range c.server.list(k, &o) {
+			all.Items = append(all.Items, unstructured.Unstructured{Object: runtime.DeepCopyJSON(found)})
+		}
+		return nil
+	}
 	var items []runtime.Object
 	for _, found := range c.server.list(k, &o) {
 		item, err := c.server.scheme.New(k.GroupVersionKind)
@@ -140,6 +147,10 @@ func isOnNode(c content, o *client.ListOptions) bool {
 
 // fill decodes into an object, which may be typed or metadata only.
 func fill(o client.Object, c content) error {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		u.Object = runtime.DeepCopyJSON(c)
+		return nil
+	}
 	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
 		c = content{"apiVersion": c["apiVersion"], "kind": c["kind"], "metadata": c["metadata"]}
 		*m = metav1.PartialObjectMetadata{}

@@ -49,6 +49,9 @@ func (r *Run) annotate(key client.ObjectKey, name, value string) {
 	if name == v1alpha1.AnnotationNodeMarks {
 		r.blurMarks(key)
 	}
+	if name == v1alpha1.AnnotationHandover {
+		r.truth.answers.isRecordLost = true
+	}
 	isRecord := strings.HasPrefix(name, v1alpha1.PrefixRecord) || strings.HasPrefix(name, opv1.Group+"/")
 	if isRecord && nestedMap(r.server.objects[Nodes.Kind][key], "spec")["unschedulable"] == true { // it said who cordoned the node
 		r.truth.unclear[r.uidOf(key)], r.truth.cordoned[r.uidOf(key)] = true, false

@@ -55,6 +55,7 @@ func (r *Run) stepHosts() {
 		}
 	}
 	r.stepDaemonSet()
+	r.stepNeighbour()
 	r.collectGarbage()
 }
 

@@ -224,6 +224,7 @@ func (r *Run) checkNodeAtRest(key client.ObjectKey) {
 		r.violate("nothing is held", "node %s is tainted at rest", key.Name)
 	}
 	r.checkMarks(n)
+	r.checkHandoverAtRest(n)
 }
 
 // checkEmptyPlan decides with what the API server has: nothing may be left to do.

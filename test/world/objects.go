@@ -109,6 +109,9 @@ func newPolicy(random *rand.Rand) content {
 	if random.IntN(3) == 0 {
 		spec["avoid"] = content{"taints": []any{"node.kubernetes.io/unschedulable"}}
 	}
+	if random.IntN(3) == 0 {
+		spec["handover"] = newHandover(random)
+	}
 	return content{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "DeploymentPolicy", "metadata": content{"name": "policy"}, "spec": spec}
 }
 

@@ -148,7 +148,7 @@ func (r *Run) newLeader() *leader {
 	api := r.server.Client()
 	c := cluster.New(cluster.Options{
 		Config: r.config(), NodeOps: nodeop.Config{AgentImage: "agent:v1", CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Namespace: Namespace},
-		Live: api, Cached: all, CachedNodeOps: nodeOps, Client: api, Parallel: 1, Clock: clock, LedgerInterval: 500 * time.Millisecond,
+		Live: api, Objects: api, Cached: all, CachedNodeOps: nodeOps, Client: api, Parallel: 1, Clock: clock, LedgerInterval: 500 * time.Millisecond,
 		OnDifference: func(text string) { r.violate("what is kept is what would be compiled anew", "%s", text) },
 	})
 	l.loop = controller.NewLoop(c, recorder{r: r}, clock, logr.Discard(), r.checkPlan)
@@ -217,7 +217,7 @@ const restTime = protectedFor + time.Minute
 // awaitRest makes turns without events until the cluster has come to rest, and checks what must be true then.
 func (r *Run) awaitRest() {
 	for r.comesToRest(quietTurns) {
-		if !r.deleteFailedNodeOps() && !r.resumeStopped() { // of which it was not said yet when events ended
+		if !r.deleteFailedNodeOps() && !r.resumeStopped() && !r.resetGivenBack() { // of which it was not said yet when events ended
 			r.checkRest()
 			return
 		}

@@ -40,6 +40,7 @@ type truth struct {
 	wentBack   map[string]int64           // the generation in which a node went back, by UIDs of node and Skyhook, and packages
 	rollbacks  map[string]string          // by UID of the node and Skyhook: the packages from which its record says that it went back
 	marks      foreignMarks
+	answers    neighbour
 	nextLeader *time.Duration // another operator leads from the next pass on, with this offset of its clock
 
 	isKilled  bool // the leader, in this pass
@@ -56,6 +57,7 @@ func newTruth() truth {
 		admitted: map[string]map[string]bool{}, claimed: map[string]map[string]bool{}, held: map[string]map[string]bool{}, gaveUp: map[string]map[string]bool{},
 		cordoned: map[string]bool{}, unclear: map[string]bool{}, interrupts: map[string]string{}, seats: map[string][]string{}, admission: map[string]int{}, voided: map[string]int{},
 		marks:    foreignMarks{values: map[string]string{}, unclear: map[string]bool{}},
+		answers:  neighbour{yes: map[string]bool{}},
 		wentBack: map[string]int64{}, rollbacks: map[string]string{},
 		pulled: map[string]bool{}, prepulled: map[string]bool{}, nodeSince: map[string]int{}, limits: map[string]int{},
 	}
