@@ -29,7 +29,7 @@ var pageOfKind = map[string]string{
 var explainedElsewhere = map[string]string{
 	"status.internal": "docs/api/skyhook.nvidia.com.md", "NodeOp.status.internal": "docs/api/operator.kairos.io.md",
 	"status.internal.admission": "docs/api/skyhook.nvidia.com.md", "status.internal.batches": "docs/api/skyhook.nvidia.com.md",
-	"status.compartmentStatuses": "docs/deployment-policy.md", "spec.proof": "docs/proof.md",
+	"status.compartmentStatuses": "docs/deployment-policy.md", "spec.proof": "docs/proof.md", "spec.handover": "docs/handover.md",
 	"spec.rollback": "docs/rollback.md", "status.rollback": "docs/rollback.md", "spec.drift": "docs/drift.md", "spec.nodeMarks": "docs/node-marks.md",
 	"spec.drainConfig": "docs/interrupt_flow.md", "spec.drainOptions": "docs/interrupt_flow.md", "status.drains": "docs/interrupt_flow.md",
 	"status.nodeStatuses.drain": "docs/interrupt_flow.md",
