@@ -22,8 +22,8 @@ const referenceRules = `Look with [status](#status), status --nodes, [node descr
 | | |
 |---|---|
 | exit code | 0 for success, 1 for an error; 2 for differences with --detailed-exitcode of [plan](#plan), [diff](#diff), [drift](#drift). [node run](#node-run), reboot and drain exit as the command did |
-| -o | json, yaml, name, wide, jsonpath=TEMPLATE and custom-columns=NAME:PATH,… as in kubectl get. Paths are those of -o json; custom columns have a row for each element of a list |
-| --dry-run | client, which is meant without a value: prints what would be sent. server: the API server checks it, and changes nothing |
+| -o | json, yaml, name, wide, jsonpath=TEMPLATE and custom-columns=NAME:PATH,… as in kubectl get. Paths are those of -o json; custom columns have a row per element of a list |
+| --dry-run | client, the default: prints what would be sent. server: the API server checks it, and changes nothing |
 | -n, -A | the namespace whose NodeOps are shown, and where node reboot, drain and run create one. Without -n all NodeOps are shown, and one is created beside the operator |
 | --operator-namespace | where the operator is. Without it: where one leads, or else where its Deployment is, or else -n, or else skyhook. If several are found, -n chooses one |
 
@@ -44,8 +44,8 @@ const referenceHead = `# kubectl skyhook
 
 Generated from the commands by go test ./internal/cli -run TestReference -update: do not edit.
 
-The plugin talks to the API server only. What it says about what happens next is decided by the same code as in the
-operator, on a list call or two, and never with one call per node.
+The plugin talks to the API server only. What happens next it decides with the code of the operator. Help explains
+each command: kubectl skyhook COMMAND --help.
 
 %s
 | command | what it does |
@@ -103,21 +103,17 @@ func TestReference(t *testing.T) {
 
 func describe(b *strings.Builder, c *cobra.Command) {
 	name := strings.TrimPrefix(c.CommandPath(), "kubectl skyhook ")
-	long := c.Long
-	if long == "" {
-		long = c.Short + "."
-	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```\n%s\n```\n", name, long, c.UseLine())
+	fmt.Fprintf(b, "\n## %s\n\n```\n%s\n", name, c.UseLine())
 	if len(c.Aliases) > 0 {
 		fmt.Fprintf(b, "\nAlso: %s\n", strings.Join(c.Aliases, ", "))
 	}
 	if c.Example != "" {
-		fmt.Fprintf(b, "\nExamples:\n\n```\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
+		fmt.Fprintf(b, "\nExamples:\n%s\n", c.Example)
 	}
-	c.InitDefaultHelpFlag()
 	if flags := c.NonInheritedFlags().FlagUsages(); flags != "" {
-		fmt.Fprintf(b, "\nFlags:\n\n```\n%s```\n", replaceHome(flags))
+		fmt.Fprintf(b, "\nFlags:\n%s", replaceHome(flags))
 	}
+	b.WriteString("```\n")
 }
 
 // replaceHome replaces the home folder in defaults.
