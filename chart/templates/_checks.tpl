@@ -54,7 +54,7 @@ that is younger than the NodeWright was created again since.
 {{- $name := .metadata.name -}}
 {{- $skyhook := (lookup "skyhook.nvidia.com/v1alpha1" "Skyhook" "" $name).metadata | default dict -}}
 {{- if and $skyhook (not (hasKey ($skyhook.annotations | default dict) "skyhook.nvidia.com/migrated-from")) (le $skyhook.creationTimestamp .metadata.creationTimestamp) -}}
-{{- fail (printf "NodeWright %s has taken over Skyhook %s, and the nodes are recorded for it: finished packages would run again. Stop NodeWright's operator and run kubectl skyhook migrate nodewright --apply first, see docs/migrating.md" $name $name) -}}
+{{- fail (printf "NodeWright %s has taken over Skyhook %s, and the nodes are recorded for it: finished packages would run again. Stop NodeWright's operator and run kubectl skyhook migrate nodewright --apply first, see docs/upgrading.md" $name $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -35,7 +35,7 @@ func newMigrateNodeWrightCommand(f *session.Factory) *cobra.Command {
 		Use:   "nodewright",
 		Short: "Move from NodeWright v0.18 to v0.20, or back",
 		Long: "Move from NodeWright v0.18 to v0.20: NodeWrights and their policies become Skyhooks and DeploymentPolicies, and what nodes\n" +
-			"record of them moves to the keys of this operator, so that nothing runs again. See docs/migrating.md.\n\n" +
+			"record of them moves to the keys of this operator, so that nothing runs again. See docs/upgrading.md.\n\n" +
 			"Without --apply it changes nothing: it prints what would change, and with --directory it writes the manifests to review.\n" +
 			"With --apply it asks, and then changes the cluster: it removes the webhook configurations of NodeWright, creates policies\n" +
 			"and paused Skyhooks, writes each node with one patch, records Jobs that are complete, takes over ConfigMaps, and resumes\n" +

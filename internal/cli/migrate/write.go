@@ -66,7 +66,7 @@ func (m *migration) writeTargets(ctx context.Context) error {
 			continue
 		}
 		if err := retryWebhooks(ctx, func() error { return m.writeTarget(ctx, strict, move) }); err != nil {
-			return fmt.Errorf("%s: %w; are the CRDs those of this release? See docs/migrating.md", kindAndName(move.wanted), err)
+			return fmt.Errorf("%s: %w; are the CRDs those of this release? See docs/upgrading.md", kindAndName(move.wanted), err)
 		}
 		fmt.Fprintf(m.ErrOut, "%s is there\n", kindAndName(move.wanted))
 	}

@@ -246,7 +246,7 @@ subjects: [{kind: ServiceAccount, name: former, namespace: ` + old.Name + `}]
 }
 
 // migrate checks that a release whose Skyhooks became NodeWrights is not upgraded before they are migrated, and that nothing
-// changes then. It migrates them as docs/migrating.md says.
+// changes then. It migrates them as docs/upgrading.md says.
 func (p predecessor) migrate(t *testing.T, w *testenv.Env, upgrade []string) {
 	t.Helper()
 	_, err := helm(t, "v3", w.Namespace, upgrade...)
