@@ -15,6 +15,7 @@ const (
 	widest      = 120 // columns of a line, but for rows of tables and what one cannot break
 	widestCell  = 200 // characters of a cell, without the targets of its links
 	wordsOfTask = 400 // words of a page below docs/tasks, without its manifests and commands
+	wordsOfNews = 600 // words of a version in CHANGELOG.md
 	wordsOfUser = 60_000
 )
 
@@ -30,12 +31,30 @@ var (
 
 // isGenerated tells pages that are written from code, whose words are those of fields and values.
 func isGenerated(page string) bool {
-	return strings.HasPrefix(page, "docs/api") || page == "chart/README.md" || page == "THIRD_PARTY.md" || page == "CHANGELOG.md"
+	return strings.HasPrefix(page, "docs/api") || page == "chart/README.md" || page == "THIRD_PARTY.md"
 }
 
 // isForUsers tells pages that somebody reads who runs a cluster or writes a package.
 func isForUsers(page string) bool {
 	return strings.HasPrefix(page, "docs/") && !strings.HasPrefix(page, "docs/internals/") || page == "README.md" || page == "examples/README.md"
+}
+
+// TestNews checks that what changed in a version can be read before an upgrade.
+func TestNews(t *testing.T) {
+	dir, err := repositoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := strings.Split(readProse(t, filepath.Join(dir, "CHANGELOG.md")), "\n## ")[1:]
+	if len(versions) == 0 {
+		t.Error("CHANGELOG.md has no version")
+	}
+	for _, text := range versions {
+		name, text, _ := strings.Cut(text, "\n")
+		if words := len(strings.Fields(text)); words > wordsOfNews {
+			t.Errorf("%q in CHANGELOG.md has %d words, and at most %d: say what readers have to do, and leave the rest to docs", name, words, wordsOfNews)
+		}
+	}
 }
 
 // TestProse checks that pages can be read: lines and cells end, tasks are short, and so is all of it together.
