@@ -29,15 +29,15 @@ const referenceRules = `Look with [status](#status), status --nodes, [node descr
 
 Former names work, and help does not show them:
 
-| former name | name | what happens |
-|---|---|---|
-| reset | [forget](#forget) | nodes forget a Skyhook, its cordons go, and it starts again there |
-| node reset | [node reapply](#node-reapply) | all packages of a Skyhook are applied again on nodes, which stay cordoned meanwhile |
-| package rerun | [package reapply](#package-reapply) | one package is applied again on nodes |
-| deployment-policy reset | [restart-batches](#restart-batches) | a rollout that stopped continues with its first batch; nodes keep their state |
-| node list | [status](#status) NAME --nodes | nothing: it shows nodes of a Skyhook |
-| node status | [status](#status) --nodes | nothing: it shows nodes |
-| package status | [node describe](#node-describe) | nothing: it shows the stages of packages |
+| former name | name |
+|---|---|
+| reset | [forget](#forget) |
+| node reset | [node reapply](#node-reapply) |
+| package rerun | [package reapply](#package-reapply) |
+| deployment-policy reset | [restart-batches](#restart-batches) |
+| node list | [status](#status) NAME --nodes |
+| node status | [status](#status) --nodes |
+| package status | [node describe](#node-describe) |
 `
 
 const referenceHead = `# kubectl skyhook
