@@ -51,7 +51,7 @@ func listPages(root string) ([]string, error) {
 	return found, nil
 }
 
-var fence = regexp.MustCompile("^ *(```+|~~~+) *([^ `]*) *([^`]*)$")
+var fence = regexp.MustCompile("^( *)(```+|~~~+) *([^ `]*) *([^`]*)$")
 
 // parseBlocks returns the fenced parts of a page.
 func parseBlocks(root, page string) ([]block, error) {
@@ -61,16 +61,16 @@ func parseBlocks(root, page string) ([]block, error) {
 	}
 	var all []block
 	var open *block
-	mark := ""
+	indent, mark := "", ""
 	for i, line := range strings.Split(string(content), "\n") {
 		m := fence.FindStringSubmatch(line)
 		switch {
 		case open == nil && m != nil:
-			open, mark = &block{page: page, line: i + 1, kind: m[2], more: strings.TrimSpace(m[3])}, m[1]
-		case open != nil && m != nil && m[1] == mark && m[2] == "":
+			open, indent, mark = &block{page: page, line: i + 1, kind: m[3], more: strings.TrimSpace(m[4])}, m[1], m[2]
+		case open != nil && m != nil && m[2] == mark && m[3] == "":
 			all, open = append(all, *open), nil
 		case open != nil:
-			open.text += line + "\n"
+			open.text += strings.TrimPrefix(line, indent) + "\n"
 		}
 	}
 	if open != nil {
