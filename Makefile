@@ -175,8 +175,9 @@ release: ## build images, chart, kubectl-skyhook, SBOMs and checksums of VERSION
 
 # What signs. It is built from its module; COSIGN=cosign takes the one on the PATH.
 COSIGN ?= go run github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
-IMAGES ?= ghcr.io/skyhook-k8s/skyhook
-CHARTS ?= ghcr.io/skyhook-k8s/charts
+# The names are those of internal/published.
+IMAGES ?= $(shell sed -n 's/.*Images = "\(.*\)"/\1/p' internal/published/published.go)
+CHARTS ?= $(shell sed -n 's/.*Charts = "\(.*\)"/\1/p' internal/published/published.go)
 
 .PHONY: release-check
 release-check: ## compare dist/release with the checksums that another machine got: SUMS=path/to/SHA256SUMS

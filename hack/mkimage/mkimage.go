@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -26,6 +27,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/published"
 )
 
 // settings are the command line, checked.
@@ -79,7 +81,7 @@ func newSettings(args []string, env func(string) string, usage io.Writer) (setti
 	f.StringVar(&only, "only", "", "build these `images` alone: "+strings.Join(productNames(), ", ")+", packages/NAME; separated by commas")
 	f.StringVar(&set.version, "version", "dev", "the `tag` of the images; packages have their own version")
 	f.StringVar(&set.revision, "revision", "", "the `commit` the images are built from, for their label")
-	f.StringVar(&set.prefix, "prefix", "ghcr.io/skyhook-k8s/skyhook", "the `repository` above the images, for the names in archives")
+	f.StringVar(&set.prefix, "prefix", published.Images, "the `repository` above the images, for the names in archives")
 	f.StringVar(&set.push, "push", "", "push to this `repository`, as REPOSITORY/operator:VERSION and so on; implies --prefix")
 	f.BoolVar(&set.plainHTTP, "plain-http", false, "push to a registry without TLS")
 	f.StringVar(&platforms, "platform", "linux/amd64,linux/arm64", "build for these `platforms`")
@@ -128,11 +130,7 @@ func (set *settings) validate(platforms string) error {
 
 // setCreated is the time that everything in an image bears.
 func (set *settings) setCreated(epoch string) error {
-	set.created = time.Unix(0, 0)
-	if epoch == "" {
-		return nil
-	}
-	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	seconds, err := strconv.ParseInt(cmp.Or(epoch, "0"), 10, 64)
 	if err != nil || seconds < 0 || seconds > 1<<33-1 {
 		return fmt.Errorf("SOURCE_DATE_EPOCH %q is not a number of seconds since 1970", epoch)
 	}

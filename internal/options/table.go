@@ -5,6 +5,7 @@ package options
 
 import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/published"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
@@ -38,7 +39,7 @@ func (o *Options) Table() []*Option {
 			Help: "namespace of the pods and ConfigMaps of packages, and of the leader's lease"},
 		{Flag: "profile", Env: "PROFILE", Default: string(v1alpha1.ProfileCompatible), target: &o.Profile, check: checkOneOf(v1alpha1.ProfileRecommended, v1alpha1.ProfileCompatible),
 			Help: "defaults of objects that leave fields out, unless their own profile says otherwise: Recommended, which chart and config/default set for a new installation, or Compatible, those of earlier operators"},
-		{Flag: "agent-image", Env: "AGENT_IMAGE", Default: "ghcr.io/skyhook-k8s/skyhook/agent:latest", target: &o.AgentImage, check: checkImage,
+		{Flag: "agent-image", Env: "AGENT_IMAGE", Default: published.Images + "/agent:latest", target: &o.AgentImage, check: checkImage,
 			Help: "image of the agent, with a tag or digest"},
 		{Flag: "pause-image", Env: "PAUSE_IMAGE", Default: "registry.k8s.io/pause:3.10", target: &o.PauseImage, check: checkImage,
 			Help: "image of the container that keeps a finished pod around, with a tag or digest"},

@@ -22,10 +22,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/lint"
 	"github.com/skyhook-k8s/skyhook/internal/packagecli/pkgimage"
+	"github.com/skyhook-k8s/skyhook/internal/published"
 )
-
-// shellImage is the base image of packages, with little more than sh, cp and mkdir.
-const shellImage = "ghcr.io/skyhook-k8s/skyhook/shell"
 
 // The formats of an image on disk.
 const (
@@ -105,7 +103,7 @@ func (a *packageCommands) defaultBaseImage() string {
 	if !releaseVersion.MatchString(a.version) {
 		return ""
 	}
-	return shellImage + ":" + a.version
+	return published.Images + "/shell:" + a.version // little more than sh, cp and mkdir
 }
 
 func (a *packageCommands) buildPackage(ctx context.Context, b *buildOptions, dir string) error {

@@ -55,7 +55,7 @@ func newTestCluster(t testing.TB) *testCluster {
 		t: t, parsed: map[string]*node.Node{}, maps: map[string]*corev1.ConfigMap{}, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
 		fails: map[string]int{}, hangs: map[string]bool{},
 		config: plan.Config{
-			Namespace: "skyhook", AgentImage: "ghcr.io/nvidia/skyhook/agent:v1.0.0", PauseImage: "registry.k8s.io/pause:3.10",
+			Namespace: "skyhook", AgentImage: "ghcr.io/skyhook-k8s/skyhook/agent:v1.0.0", PauseImage: "registry.k8s.io/pause:3.10",
 			CopyDirRoot: "/var/lib/skyhook", LogRoot: "/var/log/skyhook", Version: "v1.0.0", TrustAgentReboots: false,
 			RuntimeTaint: corev1.Taint{Key: "skyhook.nvidia.com", Value: "runtime-required", Effect: corev1.TaintEffectNoSchedule},
 		},

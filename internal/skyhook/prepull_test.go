@@ -71,7 +71,7 @@ func TestPullImages(t *testing.T) {
 	want := `other-image-3-0-0 registry.example/tuning:3.0.0
 agent registry.example/agent:9
 shell-image-2-0-0 registry.example/shell@sha256:2222222222222222222222222222222222222222222222222222222222222222
-agent-image ghcr.io/nvidia/skyhook/agent:v1.0.0
+agent-image ghcr.io/skyhook-k8s/skyhook/agent:v1.0.0
 tuning-image-1-0-0 registry.example/tuning:1.0.0
 pause registry.k8s.io/pause:3.10`
 	if got := imagesOf(pod); got != want {

@@ -139,7 +139,7 @@ use_own_cluster() {
     images+=("$program=ghcr.io/skyhook-k8s/skyhook/$program:v0.1.0@$digest")
   done
   our_cluster image push "$dist/images/pause.tar" registry.k8s.io/pause:3.10 >/dev/null
-  our_cluster image push "$dist/images/packages-shellscript.tar" ghcr.io/nvidia/skyhook-packages/shellscript:1.1.0 >/dev/null
+  our_cluster image push "$dist/images/packages-shellscript.tar" ghcr.io/skyhook-k8s/skyhook/packages/shellscript:1.2.0 >/dev/null
 }
 
 find_kubectl() { # the kubectl of this machine, or the one that belongs to our clusters
@@ -203,7 +203,7 @@ spec:
   restartPolicy: Never
   tolerations: [{operator: Exists}]
   containers:
-  - {name: cat, image: "ghcr.io/nvidia/skyhook-packages/shellscript:1.1.0", command: [cat, /host/skyhook-hello-world], volumeMounts: [{name: host, mountPath: /host, readOnly: true}]}
+  - {name: cat, image: "ghcr.io/skyhook-k8s/skyhook/packages/shellscript:1.2.0", command: [cat, /host/skyhook-hello-world], volumeMounts: [{name: host, mountPath: /host, readOnly: true}]}
   volumes: [{name: host, hostPath: {path: /}}]
 POD
   kubectl -n "$namespace" wait pod/skyhook-demo-look --for=jsonpath='{.status.phase}'=Succeeded --timeout=5m >/dev/null

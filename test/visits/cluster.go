@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/skyhook-k8s/skyhook/internal/published"
 )
 
 const (
@@ -26,8 +28,6 @@ const (
 	operatorNode = "operator"
 	namespace    = "skyhook"
 	deployment   = "skyhook-operator-controller-manager"
-	ourImages    = "ghcr.io/skyhook-k8s/skyhook/"
-	pauseImage   = "registry.k8s.io/pause:3.10"
 	nodeLabel    = "skyhook.test/visits"
 )
 
@@ -136,14 +136,14 @@ func (c *testCluster) install(ctx context.Context) error {
 		return err
 	}
 	for _, program := range []string{"operator", "agent"} {
-		ref := ourImages + program + ":v0.1.0"
+		ref := published.Images + "/" + program + ":v0.1.0"
 		digest, err := c.run(ctx, "image", "push", filepath.Join(c.dir, program+".tar"), ref)
 		if err != nil {
 			return err
 		}
-		manifests = regexp.MustCompile(regexp.QuoteMeta(ourImages+program)+`:[^ "\n]*`).ReplaceAllLiteral(manifests, []byte(ref+"@"+digest))
+		manifests = regexp.MustCompile(regexp.QuoteMeta(published.Images+"/"+program)+`:[^ "\n]*`).ReplaceAllLiteral(manifests, []byte(ref+"@"+digest))
 	}
-	if _, err := c.run(ctx, "image", "push", filepath.Join(c.dir, "pause.tar"), pauseImage); err != nil {
+	if _, err := c.run(ctx, "image", "push", filepath.Join(c.dir, "pause.tar"), "registry.k8s.io/pause:3.10"); err != nil {
 		return err
 	}
 	if err := c.pushPackages(ctx); err != nil {

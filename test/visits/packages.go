@@ -19,12 +19,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/skyhook-k8s/skyhook/internal/image"
+	"github.com/skyhook-k8s/skyhook/internal/published"
 )
 
 const (
-	packages          = 5
-	packageRelease    = "1.2.0"
-	packageRepository = "ghcr.io/nvidia/skyhook-packages/"
+	packages       = 5
+	packageRelease = "1.2.0"
 )
 
 // pushPackages pushes one image per package: the package shellscript with a file that no other has.
@@ -42,7 +42,7 @@ func (c *testCluster) pushPackages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ref := packageRepository + packageName(i) + ":" + packageRelease
+		ref := published.Images + "/packages/" + packageName(i) + ":" + packageRelease
 		file := filepath.Join(c.dir, packageName(i)+".tar")
 		index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
 			Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}}})
@@ -107,7 +107,7 @@ func manifest(name, kind string) string {
 			continue
 		}
 		for i := range k.packages {
-			fmt.Fprintf(&b, "    %[1]s:\n      version: %[2]s\n      image: %[3]s%[1]s\n", packageName(i), packageRelease, packageRepository)
+			fmt.Fprintf(&b, "    %[1]s:\n      version: %[2]s\n      image: %[3]s/packages/%[1]s\n", packageName(i), packageRelease, published.Images)
 			fmt.Fprintf(&b, "      configMap:\n        apply.sh: \"#!/bin/sh\\necho %[1]s > /visits-%[1]s\\n\"\n        apply_check.sh: \"#!/bin/sh\\ncat /visits-%[1]s\\n\"\n"+
 				"        config.sh: \"#!/bin/sh\\necho %[1]s >> /visits-%[1]s\\n\"\n", packageName(i))
 			if i > 0 {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -166,7 +165,7 @@ func printNodeList(f *session.Factory, name string, s *v1alpha1.Skyhook, summari
 				header = append(header, "RESTARTS")
 			}
 			for _, r := range rows {
-				line := []string{r.NodeName, emphasizeFailure(r.Status), fmt.Sprintf("%d/%d", r.PackagesComplete, r.PackagesTotal)}
+				line := []string{r.NodeName, r.Status, fmt.Sprintf("%d/%d", r.PackagesComplete, r.PackagesTotal)}
 				if wide {
 					line = append(line, strconv.Itoa(int(r.Restarts)))
 				}
@@ -176,12 +175,4 @@ func printNodeList(f *session.Factory, name string, s *v1alpha1.Skyhook, summari
 				output.FormatTable(header, cells, f.Painter())
 		},
 	})
-}
-
-// emphasizeFailure prints the status of a failing node in capitals.
-func emphasizeFailure(status string) string {
-	if status == string(v1alpha1.StatusErroring) {
-		return strings.ToUpper(status)
-	}
-	return status
 }

@@ -62,7 +62,7 @@ func (i *injector) breakNode(ctx context.Context, e schedule.Event) error {
 	case schedule.WrongClock:
 		return i.setFor(ctx, e, faults.Fault{User: "^system:node:" + e.Node + "$", Method: operatorWrites, Skew: faults.Duration(e.Skew)})
 	case schedule.HideImages:
-		err := i.machines.HideImages(ctx, suite.PackageRepository+"shellscript", "ghcr.io/skyhook-k8s/skyhook/agent")
+		err := i.machines.HideImages(ctx, suite.PackageRepository+"shellscript", suite.Images+"/agent")
 		i.try(ctx, e.Node, "ctr -n k8s.io images ls -q | grep -e shellscript -e /agent | xargs -r ctr -n k8s.io images rm")
 		return errors.Join(err, sleep(ctx, e.For), i.machines.HideImages(after))
 	default:

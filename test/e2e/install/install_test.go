@@ -35,7 +35,7 @@ spec:
   packages:
     diary:
       version: 1.1.0
-      image: ghcr.io/nvidia/skyhook-packages/shellscript
+      image: ghcr.io/skyhook-k8s/skyhook/packages/shellscript
       uninstall: {enabled: true}
       configMap:
         apply.sh: echo apply >> /var/log/stages

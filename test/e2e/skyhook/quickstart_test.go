@@ -31,7 +31,7 @@ func TestQuickStart(t *testing.T) {
 	for _, n := range nodes {
 		for _, stage := range []string{"apply", "config", "upgrade", "uninstall", "interrupt", "post-interrupt"} {
 			for _, pod := range pods.list() {
-				if strings.HasPrefix(pod, "demo-tuning-1-1-0-"+stage+"-"+n+"-") {
+				if strings.HasPrefix(pod, "demo-tuning-1-2-0-"+stage+"-"+n+"-") {
 					stages = append(stages, stage+" on "+n)
 				}
 			}
@@ -51,13 +51,13 @@ func TestQuickStart(t *testing.T) {
 	}
 
 	describe := cluster.Kubectl(t, "describe", "skyhooks.skyhook.nvidia.com/demo")
-	for _, want := range []string{"tuning|1.1.0", "Complete Nodes:", "2/2", "complete"} {
+	for _, want := range []string{"tuning|1.2.0", "Complete Nodes:", "2/2", "complete"} {
 		if !strings.Contains(describe, want) {
 			t.Errorf("kubectl describe does not show %q:\n%s", want, describe)
 		}
 	}
 	state := cluster.Kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[?(@.metadata.labels.skyhook\.nvidia\.com/test-node=="demo")]}{.metadata.annotations.skyhook\.nvidia\.com/nodeState_demo}{"\n"}{end}`)
-	line := cluster.Localize(`{"tuning|1.1.0":{"name":"tuning","version":"1.1.0","image":"` + shellscript + `","stage":"config","state":"complete"}}`)
+	line := cluster.Localize(`{"tuning|1.2.0":{"name":"tuning","version":"1.2.0","image":"` + shellscript + `","stage":"config","state":"complete"}}`)
 	if want := line + "\n" + line; state != want {
 		t.Errorf("the documented jsonpath query shows\n%s\nwant\n%s", state, want)
 	}

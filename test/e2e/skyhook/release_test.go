@@ -34,7 +34,7 @@ func findReleases(t *testing.T) (this, previous release) {
 		t.Skip("SKYHOOK_E2E_PREVIOUS names no directory with the previous release; `make skew` builds one")
 	}
 	for _, program := range []string{"operator", "agent"} {
-		cluster.PushArchive(t, filepath.Join(dir, "dist", "images", program+".tar"), "ghcr.io/skyhook-k8s/skyhook/"+program+":previous")
+		cluster.PushArchive(t, filepath.Join(dir, "dist", "images", program+".tar"), suite.Images+"/"+program+":previous")
 	}
 	this = release{chart: filepath.Join(suite.Root(), "chart"), operator: suite.ChartTag, agent: suite.ChartTag, plugin: suite.BuildPlugin(t)}
 	previous = release{chart: filepath.Join(dir, "chart"), operator: "previous", agent: "previous", plugin: filepath.Join(dir, "bin", "kubectl-skyhook")}

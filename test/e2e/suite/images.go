@@ -25,9 +25,10 @@ import (
 )
 
 const (
-	// PackageRepository is where manifests look for the packages of this repository.
-	PackageRepository = "ghcr.io/nvidia/skyhook-packages/"
-	// ToolsImage has the usual programs of busybox.
+	// Images and PackageRepository are where manifests look for our images and packages, as internal/published has it.
+	Images            = "ghcr.io/skyhook-k8s/skyhook"
+	PackageRepository = Images + "/packages/"
+	// ToolsImage has the programs of this machine's busybox, as has busybox:latest, the default of NodeOps.
 	ToolsImage = "busybox:1.36"
 	// KairosImage upgrades hosts to KairosVersion: its agent records its arguments and copies its release file to the host.
 	KairosImage = "quay.io/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"
@@ -39,13 +40,13 @@ const (
 
 // archives are the names under which manifests refer to the images that `make image` writes.
 var archives = map[string][]string{
-	"operator":             {"ghcr.io/skyhook-k8s/skyhook/operator:" + ChartTag},
-	"agent":                {"ghcr.io/skyhook-k8s/skyhook/agent:" + ChartTag},
-	"pause":                {"registry.k8s.io/pause:3.10"},
-	"shell":                {"busybox:latest", "private-registry.example.com/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"},
+	"operator":             {Images + "/operator:" + ChartTag},
+	"agent":                {Images + "/agent:" + ChartTag},
+	"pause":                {"registry.k8s.io/pause:3.10"}, // a program without a version, in the place of Kubernetes'
+	"shell":                {"private-registry.example.com/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"},
 	"packages-shellscript": packageNames("shellscript", "1.0.0", "1.1.0", "1.2.0", "2.0.0", "2.1.0"),
-	"packages-tuning":      packageNames("tuning", "2.0.0", "2.1.0"),
-	"packages-tuned":       packageNames("tuned", "2.0.0", "2.1.0"),
+	"packages-tuning":      packageNames("tuning", "1.2.0", "2.0.0", "2.1.0"),
+	"packages-tuned":       packageNames("tuned", "1.3.0", "2.0.0", "2.1.0"),
 }
 
 func packageNames(name string, versions ...string) (names []string) {
@@ -123,7 +124,7 @@ func (c *Cluster) pushImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.push(ctx, ToolsImage, tools)
+	return errors.Join(c.push(ctx, ToolsImage, tools), c.push(ctx, "busybox:latest", tools))
 }
 
 // PushArchive pushes an image that is in an archive.

@@ -59,8 +59,8 @@ func (c *Cluster) ImageFlags() []string {
 	}
 	var flags []string
 	for value, image := range map[string]string{
-		"controllerManager.manager.image.repository":       "ghcr.io/skyhook-k8s/skyhook/operator",
-		"controllerManager.manager.agent.repository":       "ghcr.io/skyhook-k8s/skyhook/agent",
+		"controllerManager.manager.image.repository":       Images + "/operator",
+		"controllerManager.manager.agent.repository":       Images + "/agent",
 		"controllerManager.manager.env.pauseImage":         "registry.k8s.io/pause:3.10",
 		"controllerManager.manager.env.nodeOpDefaultImage": "busybox:latest",
 	} {
