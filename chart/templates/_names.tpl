@@ -7,6 +7,8 @@
 {{- $name := include "skyhook.name" . -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 44 | trimSuffix "-" -}}
+{{- else if hasPrefix (printf "%s-" .Release.Name) $name -}}
+{{- $name -}}
 {{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 44 | trimSuffix "-" -}}
 {{- else -}}

@@ -36,6 +36,7 @@ type predecessor struct {
 var predecessors = []predecessor{
 	{15, "skyhook-operator", "skyhook-operator", ""},
 	{15, "skyhook-operator", "gpu", ""},
+	{15, "skyhook-operator", "skyhook", ""},
 	{16, "skyhook-operator", "skyhook-operator", ""},
 	{17, "nodewright", "skyhook-operator", "skyhook-operator"},
 	{18, "nodewright", "skyhook-operator", "skyhook-operator"},
@@ -89,9 +90,12 @@ func (p predecessor) ourFlags() []string {
 
 // ourDeployment is the name of our Deployment in its release.
 func (p predecessor) ourDeployment() string {
-	full := p.release
-	if !strings.Contains(p.release, releaseName) {
-		full += "-" + releaseName
+	full := p.release + "-" + releaseName
+	switch {
+	case strings.HasPrefix(releaseName, p.release+"-"):
+		full = releaseName
+	case strings.Contains(p.release, releaseName):
+		full = p.release
 	}
 	if p.override != "" {
 		full = p.override

@@ -191,7 +191,7 @@ var others = map[string]struct{ values, appears string }{
 	"metrics.serviceMonitor.labels":                                        {"metrics: {serviceMonitor: {enabled: true, labels: {l1: v1}}}", `"l1":"v1"`},
 	"metrics.prometheusRule.enabled":                                       {"metrics: {prometheusRule: {enabled: true}}", `"kind":"PrometheusRule"`},
 	"metrics.prometheusRule.labels":                                        {"metrics: {prometheusRule: {enabled: true, labels: {l2: v2}}}", `"l2":"v2"`},
-	"metrics.dashboards.enabled":                                           {"metrics: {dashboards: {enabled: true}}", `"name":"skyhook-skyhook-operator-dashboards"`},
+	"metrics.dashboards.enabled":                                           {"metrics: {dashboards: {enabled: true}}", `"name":"skyhook-operator-dashboards"`},
 	"metrics.dashboards.labels.grafana_dashboard":                          {"metrics: {dashboards: {enabled: true, labels: {grafana_dashboard: mine}}}", `"grafana_dashboard":"mine"`},
 	"metrics.dashboards.annotations":                                       {"metrics: {dashboards: {enabled: true, annotations: {a2: v2}}}", `"annotations":{"a2":"v2"}`},
 	"securityContext.allowPrivilegeEscalation":                             {"securityContext: {allowPrivilegeEscalation: true}", `"allowPrivilegeEscalation":true`},

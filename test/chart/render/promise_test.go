@@ -261,7 +261,10 @@ func TestResourcesFitMeasurements(t *testing.T) {
 // TestNames: as documented, and never longer than Kubernetes takes.
 func TestNames(t *testing.T) {
 	for _, c := range []struct{ release, values, want string }{
-		{"skyhook", "", "skyhook-skyhook-operator"},
+		{"skyhook", "", "skyhook-operator"},
+		{"skyhook", "fullnameOverride: skyhook-skyhook-operator", "skyhook-skyhook-operator"},
+		{"sky", "", "sky-skyhook-operator"},
+		{"operator", "", "operator-skyhook-operator"},
 		{"skyhook-operator", "", "skyhook-operator"},
 		{"my-skyhook-operator", "", "my-skyhook-operator"},
 		{"skyhook", "nameOverride: sky", "skyhook"},

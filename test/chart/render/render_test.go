@@ -18,7 +18,7 @@ import (
 )
 
 // full is the name of most things where the release is called skyhook.
-const full = "skyhook-skyhook-operator"
+const full = "skyhook-operator"
 
 // renderChart renders the chart, and fails the test on an error.
 func renderChart(t *testing.T, values string) *Result {
