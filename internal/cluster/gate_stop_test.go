@@ -55,7 +55,7 @@ func TestStoppingGate(t *testing.T) {
 	server.value.Store(7)
 	s.now = s.now.Add(gates.AnswerLifetime)
 	s.passes(2)
-	const stopped = "Stopped: a health gate stopped the group: gate errors: the query gives 7, and must give at most 5"
+	const stopped = "Stopped: a health gate stopped the compartment: gate errors: the query gives 7, and must give at most 5"
 	if got := s.verdict("demo", "n4"); got != stopped {
 		t.Errorf("the verdict on n4 is %q", got)
 	}

@@ -143,7 +143,7 @@ func formatGroups(s *view.RolloutStatus, p *output.Printer, wide bool) string {
 	if !wide {
 		groups = groups[:min(len(groups), maxGroups)]
 	}
-	header := []string{"GROUP", "PROGRESS", "DONE", "FAILED", "BUSY", "BATCH", "WHY"}
+	header := []string{"COMPARTMENT", "PROGRESS", "DONE", "FAILED", "BUSY", "BATCH", "WHY"}
 	var rows [][]string
 	for _, g := range groups {
 		budget, batch := strconv.Itoa(g.Budget), "-"
@@ -163,7 +163,7 @@ func formatGroups(s *view.RolloutStatus, p *output.Printer, wide bool) string {
 	}
 	text := "\n" + session.Indent(output.FormatTable(header, p.ClipLastColumn(header, rows, 80, 2), p.Painter()))
 	if hidden := len(s.Groups) - len(groups); hidden > 0 {
-		text += fmt.Sprintf("  and %s; -o wide shows all\n", output.Count(hidden, "more group"))
+		text += fmt.Sprintf("  and %s; -o wide shows all\n", output.Count(hidden, "more compartment"))
 	}
 	return text
 }

@@ -109,7 +109,7 @@ func formatRolloutPlan(r *view.RolloutPlan, wide bool) string {
 		for _, w := range r.Waves {
 			rows = append(rows, []string{strconv.Itoa(w.Number), w.After, w.Group, output.Count(len(w.Nodes), "node") + ": " + output.List(w.Nodes, 6)})
 		}
-		b.WriteString("\n" + session.Indent(output.FormatTable([]string{"WAVE", "AFTER", "GROUP", "NODES"}, rows, nil)))
+		b.WriteString("\n" + session.Indent(output.FormatTable([]string{"WAVE", "AFTER", "COMPARTMENT", "NODES"}, rows, nil)))
 	}
 	if r.Later > 0 {
 		fmt.Fprintf(&b, "  and %s later, in the same way; --waves 0 shows all\n", output.Count(r.Later, "more node"))

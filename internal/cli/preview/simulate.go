@@ -150,7 +150,7 @@ func formatSimulatedRollout(r *view.SimulatedRollout, maxWaves int) string {
 	kind, name := r.Name.Kind, r.Name.Path()
 	fmt.Fprintf(&b, "%s %s: %s in %s\n", kind, name, output.Count(nodes, "node"), output.Count(len(r.Waves), "wave"))
 	if len(rows) > 0 {
-		b.WriteString("\n" + session.Indent(output.FormatTable([]string{"WAVE", "BEGINS", "ENDS", "GROUP", "NODES"}, rows, nil)))
+		b.WriteString("\n" + session.Indent(output.FormatTable([]string{"WAVE", "BEGINS", "ENDS", "COMPARTMENT", "NODES"}, rows, nil)))
 	}
 	if hidden > 0 {
 		fmt.Fprintf(&b, "  then %s in %s, the last after %s; --waves 0 shows all\n",

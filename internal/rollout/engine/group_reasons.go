@@ -35,7 +35,7 @@ func (g groupReasons) cached(r rollout.Reason, variant string, text func() strin
 func (g groupReasons) stopped() *rollout.Why {
 	return g.cached(rollout.ReasonStopped, "", func() string {
 		if g.memory.StoppedBy != "" {
-			return "a health gate stopped the group: " + g.memory.StoppedBy
+			return "a health gate stopped the compartment: " + g.memory.StoppedBy
 		}
 		failures := countNoun(g.memory.ConsecutiveFailures, "failure", "failures")
 		if g.usesBatches() {
@@ -44,7 +44,7 @@ func (g groupReasons) stopped() *rollout.Why {
 		if g.Failures > 0 {
 			failures += "; failed now: " + listNames(g.failedNames, g.Failures)
 		}
-		return "the group stopped after " + failures
+		return "the compartment stopped after " + failures
 	})
 }
 
