@@ -6,9 +6,11 @@ package cli_test
 import (
 	"errors"
 	"flag"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -41,11 +43,16 @@ func TestFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/from",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DUMPS", dumps)
 			env.Setenv("LARGE", large)
+			env.Setenv("EXAMPLES", examples)
 			env.Vars = append(env.Vars, noSleepAtExit)
 			env.Setenv("KUBECONFIG", filepath.Join(env.WorkDir, "none"))
 			return nil
@@ -55,4 +62,21 @@ func TestFrom(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       *update,
 	})
+}
+
+// TestExamplesAreSimulated: the script about the examples leaves none out.
+func TestExamplesAreSimulated(t *testing.T) {
+	script, err := os.ReadFile("testdata/from/examples.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) < 14 {
+		t.Fatalf("found %v: %v", files, err)
+	}
+	for _, file := range files {
+		if name := "$EXAMPLES/" + filepath.Base(file) + "\n"; !strings.Contains(string(script), name) {
+			t.Errorf("testdata/from/examples.txtar does not simulate %s", file)
+		}
+	}
 }

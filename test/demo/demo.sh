@@ -82,7 +82,7 @@ build_plugin() {
 }
 
 build_images() { # [FLAG…]
-  run_shown go run -trimpath ./hack/mkimage --only operator,agent,pause,packages/shellscript --out "$dist/images" "$@"
+  run_shown go run -trimpath ./hack/mkimage --only operator,agent,pause,packages/shellscript,packages/tuning --out "$dist/images" "$@"
 }
 
 # Downloads what the builds need while the first of them runs. A download that fails is repeated by the build.
@@ -133,13 +133,21 @@ use_own_cluster() {
   run_shown kubectl get nodes
   begin_step "images, built without Docker, and kubectl skyhook"
   await_builds
-  local program digest
+  local program digest platform name
   for program in operator agent; do
     digest=$(our_cluster image push "$dist/images/$program.tar" "ghcr.io/skyhook-k8s/skyhook/$program:v0.1.0")
     images+=("$program=ghcr.io/skyhook-k8s/skyhook/$program:v0.1.0@$digest")
   done
   our_cluster image push "$dist/images/pause.tar" registry.k8s.io/pause:3.10 >/dev/null
-  our_cluster image push "$dist/images/packages-shellscript.tar" ghcr.io/skyhook-k8s/skyhook/packages/shellscript:1.2.0 >/dev/null
+  while read -r digest platform name; do # such as ghcr.io/skyhook-k8s/skyhook/packages/tuning:1.2.0
+    if [[ $platform != index || $name != */packages/* ]]; then continue; fi
+    program=${name##*/}
+    our_cluster image push "$dist/images/packages-${program%:*}.tar" "$name" >/dev/null
+  done <"$dist/images/digests.txt"
+  # What the examples select: two racks, two zones, and a pool that an autoscaler could enlarge.
+  kubectl label node node1 node2 nvidia.com/gpu.present=true --overwrite >/dev/null
+  kubectl label node node1 example.org/rack=a topology.kubernetes.io/zone=zone-a pool=static --overwrite >/dev/null
+  kubectl label node node2 example.org/rack=b topology.kubernetes.io/zone=zone-b pool=autoscaled --overwrite >/dev/null
 }
 
 find_kubectl() { # the kubectl of this machine, or the one that belongs to our clusters

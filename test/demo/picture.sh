@@ -12,12 +12,10 @@ dist=dist/demo picture=docs/images/quick-start.svg columns=110
 temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
 
-# On the cluster of `make demo`, the image of the package shellscript serves as busybox: it has a shell with sleep.
 connect() {
   export KUBECONFIG=${DEMO_KUBECONFIG:-}
   if [ -z "$KUBECONFIG" ]; then
     KUBECONFIG=$("$dist/cluster" --name skyhook-demo kubeconfig)
-    "$dist/cluster" --name skyhook-demo image push "$dist/images/packages-shellscript.tar" docker.io/library/busybox:1.36 >/dev/null
     PATH=$("$dist/cluster" assets):$PATH
   fi
   CGO_ENABLED=0 go build -trimpath -o "$temporary/bin/kubectl-skyhook" ./cmd/kubectl-skyhook
