@@ -28,11 +28,9 @@ const (
 	// Images and PackageRepository are where manifests look for our images and packages, as internal/published has it.
 	Images            = "ghcr.io/skyhook-k8s/skyhook"
 	PackageRepository = Images + "/packages/"
-	// ToolsImage has the programs of this machine's busybox, as has busybox:latest, the default of NodeOps.
-	ToolsImage = "busybox:1.36"
+	ToolsImage        = "busybox:1.36" // the busybox of this machine, as is busybox:latest, the default of NodeOps
 	// KairosImage upgrades hosts to KairosVersion: its agent records its arguments and copies its release file to the host.
-	KairosImage = "quay.io/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"
-	// KairosVersion is the version of that image.
+	KairosImage   = "quay.io/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"
 	KairosVersion = "v3.4.2-k3sv1.30.11+k3s1"
 	// KairosRelease is the release file of a host with KairosVersion.
 	KairosRelease = "KAIROS_VERSION=v3.4.2\nKAIROS_SOFTWARE_VERSION_PREFIX=k3s\nKAIROS_SOFTWARE_VERSION=v1.30.11+k3s1\n"
