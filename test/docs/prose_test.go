@@ -16,13 +16,11 @@ const (
 	widestCell  = 200 // characters of a cell, without the targets of its links
 	wordsOfTask = 400 // words of a page below docs/tasks, without its manifests and commands
 	wordsOfNews = 600 // words of a version in CHANGELOG.md
-	wordsOfUser = 60_000
+	wordsOfUser = 45_000
 )
 
 // wideCells are pages that still have longer cells, and how many. Numbers only fall.
-var wideCells = map[string]int{
-	"README.md": 2,
-}
+var wideCells = map[string]int{"README.md": 2}
 
 var (
 	cellBorder = regexp.MustCompile(`[^\\]\|`)

@@ -87,7 +87,7 @@ func (m *migration) listLeft() []string {
 	if m.rules.FromTaint != m.rules.ToTaint && len(m.rules.Objects) > 0 {
 		left = append(left, fmt.Sprintf("new nodes that register with the taint %s: change the taint of their pools, or the operator's RUNTIME_REQUIRED_TAINT, to the same", m.rules.FromTaint.ToString()))
 	}
-	return append(left, "NodeWrights and their keys on nodes stay, for --back: docs/upgrading.md says how to remove them")
+	return append(left, "NodeWrights and their keys on nodes stay, for --back: docs/tasks/from-nodewright.md says how to remove them")
 }
 
 // review prints the plan, and writes the manifests if a directory is given.
