@@ -27,6 +27,7 @@ var foreignNames = []struct {
 		"an owner that nobody is, for what users publish themselves"},
 	{[]string{"ghcr.io/x", "nvcr.io/x", "ghcr.io/a", "quay.io/a", "nvcr.io/a", "docker.io/p", "docker.io/library/p"}, []string{"api/", "internal/", "test/"}, "the shortest name that a test can have"},
 	{[]string{"registry.k8s.io/pause"}, nil, "Kubernetes' image of a container that waits, which nodes have already"},
+	{[]string{"registry.k8s.io/kubectl"}, []string{"docs/tasks/"}, "Kubernetes' image of kubectl, for a CronJob of the reader"},
 	{[]string{"busybox", "docker.io/library/busybox"}, nil, "the default of NodeOps, which existing manifests rely on, and the first image that people think of"},
 	{[]string{"quay.io/kairos/opensuse"}, nil, "an operating system: what an upgrade of Kairos installs"},
 	{[]string{"ghcr.io/nvidia/skyhook", "ghcr.io/nvidia/skyhook-packages"}, []string{"api/testdata/examples/", "test/e2e/install/takeover_test.go", "docs/images/quick-start.svg"}, "a predecessor's documents and records, kept as data"},

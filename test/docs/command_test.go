@@ -106,6 +106,9 @@ func checkCommand(root string, words []string) error {
 
 // checkKubectl finds the command and parses its flags, including those of the plugin.
 func checkKubectl(_ string, words []string) error {
+	if len(words) == 3 && words[0] == "krew" && words[1] == "install" {
+		return nil
+	}
 	if len(words) > 0 && words[0] == "skyhook" {
 		return parseArguments(cli.Command(cli.Line{Stdin: &bytes.Buffer{}, Stdout: io.Discard, Stderr: io.Discard, Version: "v0"}), words[1:])
 	}
