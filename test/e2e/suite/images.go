@@ -24,8 +24,8 @@ import (
 	"github.com/skyhook-k8s/skyhook/test/cluster/registry"
 )
 
+// What manifests name: Images and PackageRepository are ours, as internal/published has it.
 const (
-	// Images and PackageRepository are where manifests look for our images and packages, as internal/published has it.
 	Images            = "ghcr.io/skyhook-k8s/skyhook"
 	PackageRepository = Images + "/packages/"
 	ToolsImage        = "busybox:1.36" // the busybox of this machine, as is busybox:latest, the default of NodeOps
