@@ -95,11 +95,10 @@ func Withdraw(ctx context.Context, c client.Client, n *node.Node, objects []node
 
 // remove deletes an object, the one that was read and no later one of its name.
 func remove(ctx context.Context, c client.Client, o *unstructured.Unstructured) error {
-	uid := o.GetUID()
 	if o.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	if err := client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &uid})); err != nil {
+	if err := client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})); err != nil {
 		return fmt.Errorf("%s: %w", gates.DescribeError(o, err, "delete"), err)
 	}
 	return nil
