@@ -170,7 +170,7 @@ func (p predecessor) requirePlan(t *testing.T, w *testenv.Env) {
 // TestTakeoverUnmigrated: manifests that are applied without Helm are not checked, so the operator leaves Skyhooks alone that
 // became NodeWrights.
 func TestTakeoverUnmigrated(t *testing.T) {
-	p := predecessors[4]
+	p := predecessors[5]
 	removeCRDs(t)
 	w := testenv.New(t, plane, 2)
 	kubelet := w.StartKubelet()

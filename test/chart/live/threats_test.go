@@ -84,7 +84,7 @@ type access struct {
 // readAccess reads the table of docs/internals/threat-model.md.
 func readAccess(t *testing.T) (rows []access) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "threat-model.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "internals", "threat-model.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
