@@ -49,7 +49,7 @@ func Open(log io.Writer) (*Cache, error) {
 
 // artifact describes one build result.
 type artifact struct {
-	name   string   // for people: kubernetes-v1.36.3
+	name   string   // for people: kubernetes-v1.37.2
 	inputs []string // everything that decides the result, contents included
 	needed uint64   // bytes that must be free before the build
 	note   string   // shown while it is built

@@ -39,14 +39,14 @@ func TestKubernetesVersion(t *testing.T) {
 }
 
 func TestChooseRelease(t *testing.T) {
-	pinned := release{36, 3}
-	for value, want := range map[string]string{"": "v1.36.3", "v1.30.0": "v1.30.0", "v1.33.13": "v1.33.13", "v1.36.0": "v1.36.0"} {
+	pinned := release{37, 2}
+	for value, want := range map[string]string{"": "v1.37.2", "v1.30.0": "v1.30.0", "v1.33.13": "v1.33.13", "v1.36.0": "v1.36.0"} {
 		if got, err := chooseRelease(value, pinned); err != nil || got.String() != want {
 			t.Errorf("%q gives %s, %v, and not %s", value, got, err, want)
 		}
 	}
-	for _, value := range []string{"v1.29.9", "v1.37.0", "1.33.4", "v1.33", "v1.33.04", "v1.33.4-rc.0", "v2.33.4", "latest", " "} {
-		want := "KUBERNETES=" + value + ": it must be a release of Kubernetes 1.30 to 1.36, such as v1.36.3; unset it for v1.36.3"
+	for _, value := range []string{"v1.29.9", "v1.38.0", "1.33.4", "v1.33", "v1.33.04", "v1.33.4-rc.0", "v2.33.4", "latest", " "} {
+		want := "KUBERNETES=" + value + ": it must be a release of Kubernetes 1.30 to 1.37, such as v1.37.2; unset it for v1.37.2"
 		if _, err := chooseRelease(value, pinned); err == nil || err.Error() != want {
 			t.Errorf("%q gives the error %v, and not %s", value, err, want)
 		}
