@@ -115,7 +115,7 @@ func suggestFile(pkg fs.FS, name string) string {
 	for _, e := range entries {
 		there = append(there, e.Name())
 	}
-	return suggestWord(path.Base(name), there)
+	return SuggestWord(path.Base(name), there)
 }
 
 // leavesError reports a link that leads out of the package.

@@ -59,8 +59,8 @@ func editDistance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// suggestWord returns a clause to append to "… is not known", or "".
-func suggestWord(word string, candidates []string) string {
+// SuggestWord returns a clause to append to "… is not known", or "".
+func SuggestWord(word string, candidates []string) string {
 	if c := Closest(word, candidates); c != "" {
 		return fmt.Sprintf(" (did you mean %q?)", c)
 	}

@@ -62,7 +62,7 @@ func ParseInterruptType(name string) (InterruptType, error) {
 	if name == "" {
 		return "", &InterruptError{Field: "type", Reason: "it is missing: set it to one of " + joinWords(agentTypeNames())}
 	}
-	return "", &InterruptError{Field: "type", Reason: fmt.Sprintf("%s is not known%s: use one of %s", quoteValue(name), suggestWord(name, known), joinWords(agentTypeNames()))}
+	return "", &InterruptError{Field: "type", Reason: fmt.Sprintf("%s is not known%s: use one of %s", quoteValue(name), SuggestWord(name, known), joinWords(agentTypeNames()))}
 }
 
 func agentTypeNames() []string {

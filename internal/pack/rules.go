@@ -54,7 +54,7 @@ func checkRootKeys(c Config, found *findings) {
 			continue
 		}
 		found.warn("unknown-root-key", "$"+pathMember(key),
-			fmt.Sprintf("the key %s is not known%s; it has no effect", quoteValue(key), suggestWord(key, known)), "remove it, or use one of "+joinWords(known))
+			fmt.Sprintf("the key %s is not known%s; it has no effect", quoteValue(key), SuggestWord(key, known)), "remove it, or use one of "+joinWords(known))
 	}
 }
 

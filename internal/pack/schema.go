@@ -78,11 +78,11 @@ func reportUnknown(at, unknown string, loc []string, found *findings) {
 			}
 		}
 		found.fail("unknown-mode", at+pathMember(unknown),
-			fmt.Sprintf("the mode %s is not known%s", quoteValue(unknown), suggestWord(unknown, known)), "use one of "+joinWords(known))
+			fmt.Sprintf("the mode %s is not known%s", quoteValue(unknown), SuggestWord(unknown, known)), "use one of "+joinWords(known))
 		return
 	}
 	found.fail("unknown-step-key", at+pathMember(unknown),
-		fmt.Sprintf("the key %s of a step is not known%s", quoteValue(unknown), suggestWord(unknown, stepKeys)), "remove it, or use one of "+joinWords(stepKeys))
+		fmt.Sprintf("the key %s of a step is not known%s", quoteValue(unknown), SuggestWord(unknown, stepKeys)), "remove it, or use one of "+joinWords(stepKeys))
 }
 
 var stepKeys = []string{"name", "path", "arguments", "returncodes", "on_host", "env", "idempotence", "upgrade_step", "timeout"}

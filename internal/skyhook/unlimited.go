@@ -42,14 +42,21 @@ func formatPackages(names []string) string {
 	return fmt.Sprintf("one of %d packages, such as %s,", len(names), names[0])
 }
 
-// UnlimitedWarning says that a Skyhook has packages that interrupt nodes, and no budget of its own; empty if that is not so. It is for
-// those who do not know how many nodes there are.
-func UnlimitedWarning(s *v1alpha1.Skyhook) string {
+// Warnings says what a person probably did not mean by a Skyhook; it is for those who see no cluster.
+func Warnings(s *v1alpha1.Skyhook) (all []string) {
 	f := &plan.Facts{Skyhook: s}
-	names := interruptingPackages(s)
-	if len(names) == 0 || f.HasBudget() {
-		return ""
+	if names := interruptingPackages(s); len(names) > 0 && !f.HasBudget() {
+		all = append(all, fmt.Sprintf("%s interrupts all selected nodes at the same time, unless the operator has a default policy: "+
+			"set interruptionBudget or deploymentPolicy if there can be more than %d", formatPackages(names), mostUnlimited))
 	}
-	return fmt.Sprintf("%s interrupts all selected nodes at the same time, unless the operator has a default policy: "+
-		"set interruptionBudget or deploymentPolicy if there can be more than %d", formatPackages(names), mostUnlimited)
+	if selector := s.Spec.NodeSelectors; len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		all = append(all, "nodeSelectors selects every node: name a label if that is not meant")
+	}
+	for _, name := range plan.SortedNames(s.Spec.Packages) {
+		scripts := s.Spec.Packages[name].ConfigMap
+		if _, isChecked := scripts["uninstall_check.sh"]; scripts["uninstall.sh"] != "" && !isChecked {
+			all = append(all, "package "+name+" has uninstall.sh and no uninstall_check.sh: nothing checks what it leaves")
+		}
+	}
+	return all
 }

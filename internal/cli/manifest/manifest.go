@@ -7,6 +7,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,14 +50,17 @@ type Object struct {
 	IsKnown       bool     // it is one of our kinds
 	UnknownFields []string // fields that the API server drops
 	Problems      []string // why the API server refuses it
+
+	structural *schema.Structural
 }
 
 // Name returns kind and name, such as Skyhook demo.
 func (o *Object) Name() string {
+	name := cmp.Or(o.GetName(), o.GetGenerateName()+"…")
 	if o.GetNamespace() != "" {
-		return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+		name = o.GetNamespace() + "/" + name
 	}
-	return o.GetKind() + " " + o.GetName()
+	return o.GetKind() + " " + name
 }
 
 // Validator validates objects of our kinds.
@@ -171,7 +175,7 @@ func (r *Validator) Validate(u, old *unstructured.Unstructured) *Object {
 	if k == nil {
 		return o
 	}
-	o.IsKnown = true
+	o.IsKnown, o.structural = true, k.structural
 	if k.namespaced && u.GetNamespace() == "" {
 		u.SetNamespace("default")
 	}
@@ -182,6 +186,10 @@ func (r *Validator) Validate(u, old *unstructured.Unstructured) *Object {
 	slices.Sort(o.UnknownFields)
 	defaulting.Default(u.Object, k.structural)
 	var errs field.ErrorList
+	if u.GetName() == "" && u.GetGenerateName() != "" {
+		u.SetName(u.GetGenerateName() + "xxxxx") // as the API server does, with other letters
+		defer u.SetName("")
+	}
 	for _, msg := range apimachinery.NameIsDNSSubdomain(u.GetName(), false) {
 		if u.GetName() == "" {
 			msg = "it is required"
@@ -214,9 +222,12 @@ func (k *crdVersion) applyRules(u, old *unstructured.Unstructured) field.ErrorLi
 	return errs
 }
 
-// describeError formats an error without the value, which may be long.
+// describeError formats an error without the value, which may be long, and with the path once.
 func describeError(e *field.Error) string {
-	detail := strings.TrimSpace(e.Detail)
+	detail := strings.TrimSpace(strings.TrimPrefix(e.Detail, e.Field+" in body "))
+	if strings.HasSuffix(detail, `of type string: "boolean"`) {
+		detail += ". YAML reads y, yes, on, n, no and off as booleans: quote it"
+	}
 	switch e.Type {
 	case field.ErrorTypeRequired:
 		detail = strings.TrimSpace("it is required " + detail)

@@ -4,8 +4,12 @@
 package manifest
 
 import (
+	"maps"
 	"regexp"
 	"slices"
+	"strings"
+
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
 // removedField is a field of builds before the first release.
@@ -60,5 +64,24 @@ func (o *Object) DescribeUnknown(field string) string {
 			return field + " is gone, and the API server would drop it: " + f.instead
 		}
 	}
-	return field + " is unknown, and the API server would drop it"
+	return field + " is unknown" + o.suggestField(field) + ", and the API server would drop it"
+}
+
+// suggestField asks for a field that stands beside an unknown one.
+func (o *Object) suggestField(field string) string {
+	path := strings.Split(entryPattern.ReplaceAllString(field, ".[]"), ".")
+	at := o.structural
+	for _, name := range path[:len(path)-1] {
+		switch property, isProperty := at.Properties[name]; {
+		case isProperty:
+			at = &property
+		case name == "[]" && at.Items != nil:
+			at = at.Items
+		case at.AdditionalProperties != nil && at.AdditionalProperties.Structural != nil:
+			at = at.AdditionalProperties.Structural
+		default:
+			return ""
+		}
+	}
+	return pack.SuggestWord(path[len(path)-1], slices.Sorted(maps.Keys(at.Properties)))
 }

@@ -181,9 +181,7 @@ func (v *objectValidator) validateReferences(o *manifest.Object, result *validat
 			v.claims[name] = s.Name
 		}
 	}
-	if text := skyhook.UnlimitedWarning(s); text != "" {
-		result.Warnings = append(result.Warnings, text)
-	}
+	result.Warnings = append(result.Warnings, skyhook.Warnings(s)...)
 	for _, p := range compiled.Problems {
 		switch {
 		case p.Reason == rollout.ReasonPolicyMissing: // reported above

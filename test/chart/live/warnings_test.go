@@ -39,7 +39,7 @@ func (w *collectedWarnings) take() string {
 }
 
 // TestAdmissionWarnings installs the chart, and looks at what the API server answers to those who apply Skyhooks: a warning when
-// packages interrupt all nodes at the same time, nothing otherwise, and nothing once there is a default policy.
+// packages interrupt all nodes at the same time unless there is a default policy, and of what a person probably did not mean.
 func TestAdmissionWarnings(t *testing.T) {
 	removeCRDs(t)
 	w := testenv.New(t, plane, 0)
@@ -74,8 +74,23 @@ func TestAdmissionWarnings(t *testing.T) {
 			t.Errorf("%s: the warnings are %q", spec, got)
 		}
 	}
+	const elsewhere = "nodeSelectors: {matchLabels: {a: b}}, "
+	const somewhere = elsewhere + "packages: "
+	for spec, want := range map[string]string{
+		`packages: {}`:                    "nodeSelectors selects every node: name a label",
+		`nodeSelectors: {}, packages: {}`: "nodeSelectors selects every node: name a label",
+		`nodeSelectors: {matchExpressions: [{key: a, operator: Exists}]}, packages: {}`:                                        "",
+		somewhere + `{aa: {image: x, version: "1", dependsOn: {bb: "1"}}, bb: {image: x, version: "1", dependsOn: {aa: "1"}}}`: "two packages depend on each other, so neither runs: remove one dependsOn",
+		somewhere + `{aa: {image: x, version: "1", dependsOn: {bb: "1"}}, bb: {image: x, version: "1"}}`:                       "",
+		somewhere + `{motd: {image: x, version: "1", configMap: {uninstall.sh: echo}}}`:                                        "a package has uninstall.sh and no uninstall_check.sh",
+		somewhere + `{motd: {image: x, version: "1", configMap: {uninstall.sh: echo, uninstall_check.sh: echo}}}`:              "",
+	} {
+		if got := try(spec); (got != "") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: the warnings are %q, want %q", spec, got, want)
+		}
+	}
 	mustHelm(t, "v4", w.Namespace, "upgrade", releaseName, "chart", "--set-string", quietly, "--set", "cleanup.enabled=false,defaultDeploymentPolicy.create=true")
-	w.Eventually("nothing warns with a default policy", func() bool { return try(reboots) == "" })
+	w.Eventually("nothing warns with a default policy", func() bool { return try(elsewhere+reboots) == "" })
 	_, end := startOperator(t, w.Namespace)
 	defer end()
 	w.Eventually("the operator creates the default policy", func() bool {
