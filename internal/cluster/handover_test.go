@@ -15,8 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
+	"github.com/skyhook-k8s/skyhook/internal/cluster/handover"
+	"github.com/skyhook-k8s/skyhook/internal/node"
+	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 const asksOps = `  handover: [{name: ops, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: ask-$(NODE_NAME), namespace: default}, data: {node: $(NODE_NAME), state: new}}, cel: object.data.state == 'yes', timeout: 1h}]
@@ -118,6 +123,41 @@ func TestHandoverOfNodeOp(t *testing.T) {
 	s.requireAtRest("n1")
 	if s.GetNode("n1").Spec.Unschedulable {
 		t.Error("the node was not given back")
+	}
+}
+
+// TestLateHandoverOfNodeOp: when nobody answers, and the work goes on all the same, an event says so.
+func TestLateHandoverOfNodeOp(t *testing.T) {
+	s := newScenario(t, 1)
+	s.dropAsked()
+	s.Apply(policyYAML(strings.Replace(asksOps, "timeout: 1h", "timeout: 1h, onTimeout: Proceed", 1)))
+	s.createNodeOp("check", "deploymentPolicy: careful\n  cordon: true\n  drainOptions: {enabled: true, force: true}")
+	s.nodeOpPasses(8, time.Second)
+	s.now = s.now.Add(time.Hour)
+	var warnings []string
+	for range 4 {
+		o, plan := s.decide(s.cluster)
+		out, err := s.cluster.Apply(context.Background(), o, plan)
+		s.Must(err)
+		for _, c := range o.NodeOps {
+			for _, e := range opreport.Events(c, out.AllActions(), opv1.NodeOpStatus{}, opv1.NodeOpStatus{}) {
+				if e.Type == corev1.EventTypeWarning {
+					warnings = append(warnings, e.Reason+" "+e.Node+": "+e.Message)
+				}
+			}
+		}
+	}
+	want := "Drain n1: NodeOp default/check asks ops: ConfigMap default/ask-n1 does not meet object.data.state == 'yes', for longer than 1h0m0s; it goes on without the answer"
+	if !slices.Equal(warnings, []string{want}) {
+		t.Errorf("the warnings are %q, want %q", warnings, want)
+	}
+}
+
+// TestHandoverToNobody: a step that the policy does not have any more is an error, and not the yes of all.
+func TestHandoverToNobody(t *testing.T) {
+	by := handover.Asker{Rollout: plan.Ref("driver")}
+	if _, err := by.Edit("ops", &node.Node{Name: "n1"}, time.Now()); err == nil || !strings.Contains(err.Error(), "the policy of Skyhook driver has no step ops") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

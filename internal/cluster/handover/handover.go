@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
@@ -45,17 +46,8 @@ func (a Asker) render(step *v1alpha1.HandoverStep, n *node.Node) (*unstructured.
 		return nil, nil, err
 	}
 	recorded := &node.HandoverObject{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
-	labels, annotations := o.GetLabels(), o.GetAnnotations()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	labels[v1alpha1.LabelHandover] = toLabel(a.Rollout.Title())
-	annotations[v1alpha1.AnnotationHandover] = formatCreated(n, *recorded)
-	o.SetLabels(labels)
-	o.SetAnnotations(annotations)
+	o.SetLabels(labels.Merge(o.GetLabels(), labels.Set{v1alpha1.LabelHandover: toLabel(a.Rollout.Title())}))
+	o.SetAnnotations(labels.Merge(o.GetAnnotations(), labels.Set{v1alpha1.AnnotationHandover: formatCreated(n, *recorded)}))
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)} // so that it goes with the node
 	o.SetOwnerReferences(append(o.GetOwnerReferences(), owner))
 	return o, recorded, nil
@@ -138,9 +130,12 @@ func (a Asker) Compile(n *node.Node, answer *gates.Answer, refused string) *roll
 
 // Edit returns the edit of a node that records that a step is asked, or with an empty name that all have answered.
 func (a Asker) Edit(name string, n *node.Node, now time.Time) (node.Edit, error) {
+	if name == "" {
+		return n.AskHandover(a.Holder, "", nil, now), nil
+	}
 	step := a.find(name)
 	if step == nil {
-		return n.AskHandover(a.Holder, "", nil, now), nil
+		return node.Edit{}, fmt.Errorf("the policy of %s has no step %s", a.Rollout.Title(), name)
 	}
 	_, object, err := a.render(step, n)
 	if err != nil {

@@ -24,6 +24,7 @@ const (
 	eventReboot   = "Reboot"
 	eventQuorum   = "ControlPlaneAtOnce"
 	eventPodsLeft = "PodsLeft"
+	eventDrain    = "Drain"
 )
 
 // Event is an event of the NodeOp and, when a node is named, of that node.
@@ -82,6 +83,8 @@ func actionEvents(c *nodeop.Compiled, a rollout.Action) []Event {
 		return normalEvent(a.Node, eventReboot, name+" is ready for the reboot of node "+a.Node+", which others may share")
 	case a.Verb == rollout.VerbRun && a.Task == nodeop.TaskReboot && c.Operation.SharesReboot():
 		return normalEvent(a.Node, eventReboot, name+": node "+a.Node+" reboots")
+	case a.Verb == rollout.VerbAsk && a.Why.Reason == rollout.ReasonHandoverTimeout:
+		return warningEvent(a.Node, eventDrain, name+" "+a.Why.Text)
 	case a.Verb == rollout.VerbRetire && a.Skip:
 		return warningEvent(a.Node, eventFailed, name+" failed on node "+a.Node+": "+a.Why.Text)
 	case a.Verb == rollout.VerbRetire:
