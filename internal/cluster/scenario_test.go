@@ -34,7 +34,7 @@ var plane *controlplane.Plane
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: []string{"../../chart/files/crds"}}))
+	os.Exit(controlplane.Main(m, &plane, controlplane.Options{CRDs: []string{"../../chart/files/crds", "testdata/neighbours"}}))
 }
 
 // scenario is an environment in which a test makes passes. Its clock moves only when the test moves it.
