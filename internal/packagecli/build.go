@@ -71,8 +71,9 @@ func (a *packageCommands) buildCommand() *cobra.Command {
 		Short: "Build the image of a package from its folder",
 		Long: "Build the image of a package from its folder, for several platforms at once, without Docker. The same folder, base and\n" +
 			"platforms give the same digest. A reference without a tag gets the package's version as its tag.\n\n" +
-			"The base image needs sh, cp and mkdir: it is the one of this release, or --base. With --push the image is pushed to\n" +
-			"its registry, with its SBOM (SPDX) attached. Otherwise, or with --format as well, it is written to a file or folder. The package is validated first; errors stop the build.\n\n" +
+			"The base image needs sh, cp and mkdir: it is skyhook-shell.tar beside this program, the one of this release, or --base.\n" +
+			"With --push the image is pushed to its registry, with its SBOM (SPDX) attached. Otherwise, or with --format as well, it\n" +
+			"is written to a file or folder. The package is validated first; errors stop the build.\n\n" +
 			"SOURCE_DATE_EPOCH in the environment sets the time of all files; without it that is 1970-01-01.",
 		Example: "  kubectl skyhook package build ./motd -t ghcr.io/acme/motd --push\n" +
 			"  kubectl skyhook package build ./motd -t ghcr.io/acme/motd:1.2.0 --format layout --to dist/motd --platform linux/amd64",
@@ -98,12 +99,12 @@ func (a *packageCommands) buildCommand() *cobra.Command {
 // releaseVersion matches versions with published images.
 var releaseVersion = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.?[0-9]+)?$`)
 
-// defaultBaseImage returns the shell image of the plugin's release; a development build has none.
+// defaultBaseImage returns the shell image, little more than sh, cp and mkdir: the one beside this program, or that of its release.
 func (a *packageCommands) defaultBaseImage() string {
-	if !releaseVersion.MatchString(a.version) {
-		return ""
+	if file := findBeside("skyhook-shell.tar"); file != "" || !releaseVersion.MatchString(a.version) {
+		return file
 	}
-	return published.Images + "/shell:" + a.version // little more than sh, cp and mkdir
+	return published.Images + "/shell:" + a.version
 }
 
 func (a *packageCommands) buildPackage(ctx context.Context, b *buildOptions, dir string) error {

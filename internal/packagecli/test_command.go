@@ -30,7 +30,6 @@ import (
 // sandboxCommandName is the hidden command by which package test starts itself in namespaces.
 const sandboxCommandName = "test-sandbox"
 
-// agentProgram is the name of the agent's program.
 const agentProgram = "skyhook-agent"
 
 // testOptions are the flags of package test.
@@ -189,10 +188,8 @@ func (t *testOptions) findAgent() (string, error) {
 		}
 		return filepath.Abs(t.agent)
 	}
-	if self, err := os.Executable(); err == nil {
-		if agent := agentBeside(self); isProgram(agent) {
-			return agent, nil
-		}
+	if agent, err := exec.LookPath(findBeside(agentProgram)); err == nil {
+		return agent, nil
 	}
 	at, err := exec.LookPath(agentProgram)
 	if err != nil {
@@ -201,12 +198,14 @@ func (t *testOptions) findAgent() (string, error) {
 	return filepath.Abs(at)
 }
 
-// agentBeside returns where the agent is when it was installed together with the plugin.
-func agentBeside(plugin string) string { return filepath.Join(filepath.Dir(plugin), agentProgram) }
-
-func isProgram(file string) bool {
-	st, err := os.Stat(file)
-	return err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o111 != 0
+// findBeside returns a file that was installed together with this program, or nothing if there is none.
+func findBeside(name string) string {
+	self, err := os.Executable()
+	file := filepath.Join(filepath.Dir(self), name)
+	if _, missing := os.Stat(file); cmp.Or(err, missing) != nil {
+		return ""
+	}
+	return file
 }
 
 // packageVersion returns name and version of a valid package.
