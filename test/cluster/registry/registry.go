@@ -3,7 +3,8 @@
 
 // Package registry is the image registry of a test cluster. It stands for every registry host there is: containerd asks
 // it for ghcr.io/a/b and quay.io/a/b alike and says whom it stands for, so both are pulled under their own names and
-// kept apart. What was not pushed here is not found; there is no way out to the real registries.
+// kept apart; localhost:PORT/a is what other programs push here as a. What was not pushed here is not found; there is no
+// way out to the real registries.
 package registry
 
 import (
@@ -78,7 +79,7 @@ func (s *Server) PullHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if host := r.URL.Query().Get("ns"); host != "" && strings.HasPrefix(r.URL.Path, "/v2/") {
 			r = r.Clone(r.Context())
-			r.URL.Path = "/v2/" + RepositoryPath(host) + "/" + strings.TrimPrefix(r.URL.Path, "/v2/")
+			r.URL.Path = "/v2/" + RepositoryPath(host+"/"+strings.TrimPrefix(r.URL.Path, "/v2/"))
 		}
 		if s.isHidden(r.URL.Path) {
 			w.Header().Set("Content-Type", "application/json")
@@ -114,12 +115,11 @@ func (c Credentials) match(r *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(user+"\x00"+password), []byte(c.User+"\x00"+c.Password)) == 1
 }
 
-// RepositoryPath is the path of a repository in this registry. It includes the registry host, without the colon of a port.
+// RepositoryPath is the path of a repository in this registry. It includes the registry host, without the colon of a port, unless that is us.
 func RepositoryPath(repository string) string {
-	host, rest, found := strings.Cut(repository, "/")
-	host = strings.ReplaceAll(host, ":", "_")
-	if !found {
-		return host
+	host, rest, _ := strings.Cut(repository, "/")
+	if strings.HasPrefix(host, "localhost:") {
+		return rest
 	}
-	return host + "/" + rest
+	return strings.ReplaceAll(host, ":", "_") + "/" + rest
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
@@ -79,6 +80,18 @@ func TestStandsForAllRegistries(t *testing.T) {
 	two := pushImage(t, owner, "quay.io/acme/tuning:1.2", newImage(t, "two"))
 	hub := pushImage(t, owner, "busybox", newImage(t, "hub"))
 	port := pushImage(t, owner, "registry:5000/acme/tuning:1.2", newImage(t, "port"))
+	own := newImage(t, "own")
+	ref, err := name.ParseReference(owner + "/acme/own:1.2")
+	if err == nil {
+		err = remote.Write(ref, own)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := own.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		host, path string
 		want       v1.Hash
@@ -88,6 +101,7 @@ func TestStandsForAllRegistries(t *testing.T) {
 		{"ghcr.io", "acme/tuning/manifests/" + one.String(), one},
 		{"docker.io", "library/busybox/manifests/latest", hub},
 		{"registry:5000", "acme/tuning/manifests/1.2", port},
+		{"localhost:5001", "acme/own/manifests/1.2", digest}, // pushed by a program that knows nothing of the other names
 	} {
 		if status, digest := pullManifest(t, nodes, c.host, c.path); status != http.StatusOK || digest != c.want.String() {
 			t.Errorf("%s of %s: %d %s, want %s", c.path, c.host, status, digest, c.want)

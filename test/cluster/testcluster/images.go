@@ -4,10 +4,12 @@
 package testcluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
@@ -19,14 +21,20 @@ import (
 // Push stores an image, or an index of images, in the cluster's registry under the name that manifests use, such as
 // ghcr.io/acme/tuning:1.2.3, and returns its digest.
 func (c *Cluster) Push(ctx context.Context, name string, content partial.Describable) (v1.Hash, error) {
-	if err := c.errNotOurs("pushing an image"); err != nil {
-		return v1.Hash{}, err
-	}
-	s, err := c.paths.fetchStatus(ctx)
+	address, err := c.Registry(ctx)
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	return registry.Push(ctx, s.Registry, name, content)
+	return registry.Push(ctx, address, name, content)
+}
+
+// Registry returns the name, localhost:PORT, that the cluster's registry has for programs of this machine and for nodes alike.
+func (c *Cluster) Registry(ctx context.Context) (string, error) {
+	if err := c.errNotOurs("pushing an image"); err != nil {
+		return "", err
+	}
+	s, err := c.paths.fetchStatus(ctx)
+	return strings.Replace(s.Registry, "127.0.0.1", "localhost", 1), err
 }
 
 // PushArchive stores the images of an OCI archive, or of the output of docker save.
@@ -56,29 +64,17 @@ func (c *Cluster) LoadArchive(ctx context.Context, file string) error {
 	if err := c.errNotOurs("loading an image"); err != nil {
 		return err
 	}
-	s, err := c.paths.fetchStatus(ctx)
-	if err != nil {
-		return err
-	}
+	content, err := os.ReadFile(file)
+	s, down := c.paths.fetchStatus(ctx)
 	for _, n := range s.Nodes {
-		if !n.On {
-			continue
+		if err == nil && n.On {
+			_, err = c.execInput(ctx, n.Name, bytes.NewReader(content), "/usr/local/bin/ctr", "--namespace=k8s.io", "images", "import", "-")
 		}
-		if err := c.loadInto(ctx, n.Name, file); err != nil {
-			return fmt.Errorf("loading %s: %w", file, err)
-		}
+	}
+	if err := errors.Join(down, err); err != nil {
+		return fmt.Errorf("loading %s: %w", file, err)
 	}
 	return nil
-}
-
-func (c *Cluster) loadInto(ctx context.Context, node, file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	_, err = c.execInput(ctx, node, f, "/usr/local/bin/ctr", "--namespace=k8s.io", "images", "import", "-")
-	return err
 }
 
 // SetFaults replaces the faults of the proxy before the API server; without arguments it removes them.
