@@ -13,13 +13,9 @@ temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
 
 connect() {
-  export KUBECONFIG=${DEMO_KUBECONFIG:-}
-  if [ -z "$KUBECONFIG" ]; then
-    KUBECONFIG=$("$dist/cluster" --name skyhook-demo kubeconfig)
-    PATH=$("$dist/cluster" assets):$PATH
-  fi
+  export KUBECONFIG=${DEMO_KUBECONFIG:-$PWD/$dist/kubeconfig}
   CGO_ENABLED=0 go build -trimpath -o "$temporary/bin/kubectl-skyhook" ./cmd/kubectl-skyhook
-  export PATH=$temporary/bin:$PATH TERM=xterm-256color
+  export PATH=$temporary/bin:$PWD/$dist/bin:$PATH TERM=xterm-256color
 }
 
 show() { # COMMAND…: record the command and its output as on a terminal
