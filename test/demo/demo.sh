@@ -321,8 +321,12 @@ follow_rollout() {
 }
 
 print_next_steps() {
-  local target="${registry:-registry.example.com}/motd"
-  [ "$form" = cluster ] || target=localhost:$port/motd
+  local target=localhost:$port/motd reboot=''
+  case "$form" in
+    cluster) target=${registry:-registry.example.com}/motd ;;
+    kind) reboot=$'\n   Reboot nothing here: a node of kind does not come back. Leave out the examples that reboot.\n' ;;
+    nspawn) reboot=$'\n   kubectl apply -f examples/nodeop-reboot.yaml    a check on each node, then its reboot\n' ;;
+  esac
   begin_step ""
   print_heading "Done in $((SECONDS - begin)) seconds. How to go on:"
   cat <<TEXT
@@ -335,7 +339,7 @@ print_next_steps() {
    kubectl skyhook --help                         status, plan, pause, forget, packages
    kubectl skyhook ui                             the nodes and the rollout in a browser
    docs/README.md                                 everything else
-
+$reboot
    A package of your own, as docs/tasks/package.md has it:
    kubectl skyhook package init motd
    kubectl skyhook package test motd --host-like debian
@@ -343,7 +347,6 @@ print_next_steps() {
 
    make demo-down                                 removes all of it
 TEXT
-  [ "$form" != kind ] || printf '\n   Do not reboot here: a node of kind does not come back. Leave out the examples that reboot.\n'
 }
 
 up() {
