@@ -126,11 +126,11 @@ try: ## show a rollout on fifty simulated nodes in your browser, without root an
 	@go run ./test/scale -try
 
 .PHONY: demo
-demo: ## run the quick start on two real nodes of this machine (root), or on the cluster of DEMO_KUBECONFIG
+demo: ## run the quick start in the form DEMO=cluster, kind or nspawn; without it, in the first that is there
 	@test/demo/demo.sh up
 
 .PHONY: demo-down
-demo-down: ## remove the demo
+demo-down: ## remove the demo, and nothing else
 	@test/demo/demo.sh down
 
 .PHONY: pictures

@@ -340,7 +340,7 @@ print_next_steps() {
    kubectl skyhook ui                             the nodes and the rollout in a browser
    docs/README.md                                 everything else
 $reboot
-   A package of your own, as docs/tasks/package.md has it:
+   A package of your own, as docs/tasks/package.md has it, on ${nodes[*]}:
    kubectl skyhook package init motd
    kubectl skyhook package test motd --host-like debian
    kubectl skyhook package build motd -t $target --push

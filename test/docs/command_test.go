@@ -31,7 +31,7 @@ var programs = map[string]argumentChecker{
 	"kubectl": checkKubectl, "helm": checkHelm, "kubelet": checkKubelet, "make": checkMakeTarget, "go": checkGoFolders, "sha256sum": acceptAny, "cd": acceptAny, "export": acceptAny, "cat": acceptAny,
 	"echo": acceptAny, "diff": acceptAny, "sudo": acceptAny, "apt-get": acceptAny, "curl": acceptAny, "tar": acceptAny, "git": acceptAny, "base64": acceptAny, "jq": acceptAny, "grep": acceptAny,
 	"skyhook-agent": acceptAny, "ctr": acceptAny, "systemctl": acceptAny, "journalctl": acceptAny, "ls": acceptAny, "test": acceptAny, "sort": acceptAny, "skopeo": acceptAny, "install": acceptAny, "sleep": acceptAny,
-	"gpg": acceptAny, "cosign": acceptAny, "set": acceptAny, "mkdir": acceptAny, "cp": acceptAny, "cmp": acceptAny, "rm": acceptAny, "awk": acceptAny, "xargs": acceptAny, "tail": acceptAny, "flux": acceptAny, "argocd": acceptAny,
+	"gpg": acceptAny, "cosign": acceptAny, "set": acceptAny, "mkdir": acceptAny, "cp": acceptAny, "sed": acceptAny, "cmp": acceptAny, "rm": acceptAny, "awk": acceptAny, "xargs": acceptAny, "tail": acceptAny, "flux": acceptAny, "argocd": acceptAny,
 }
 
 // acceptAny accepts all arguments of foreign programs; only the shell syntax is checked.
