@@ -366,7 +366,7 @@ func (n *internet) takeOperator(t *testing.T, version string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(programs, "operator"), content, 0o700); err != nil { //nolint:gosec // G306: it is a program
+		if err := os.WriteFile(filepath.Join(programs, "operator"), content, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		return
