@@ -77,6 +77,9 @@ func TestPageOfPackage(t *testing.T) {
 	a := newAuthor(t)
 	cluster.Label(t, "skyhook.nvidia.com/test-node=none", nodes...) // removed at the end
 	cluster.Kubectl(t, "label", "node", nodes[0], nodes[1], "skyhook.nvidia.com/test-node-")
+	t.Cleanup(func() {
+		_, _ = cluster.TryKubectl("", "delete", "skyhook", "motd", "--wait=false", "--ignore-not-found")
+	})
 	invocations := func() (ids [2]string) {
 		for i, n := range nodes {
 			ids[i] = cluster.Exec(t, n, "systemctl show --property InvocationID --value systemd-journald")
