@@ -4,6 +4,7 @@
 package skyhook_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -37,21 +38,22 @@ func TestExamples(t *testing.T) {
 			cluster.Label(t, label, nodes[i])
 		}
 	}
+	plugin := suite.BuildPlugin(t)
 	motd := map[string]string{"cat /etc/motd": "managed by skyhook"}
 	limit := map[string]string{"sysctl -n net.core.somaxconn": "4096"}
 	examples := map[string]example{
 		"simple.yaml":    {skyhooks: []string{"demo"}, onTheHosts: map[string]string{"cat /skyhook-hello-world": "hello world\na config is run"}},
 		"interrupt.yaml": {skyhooks: []string{"interrupt"}},
 		"interrupt-wait-for-pod.yaml": {skyhooks: []string{"wait-for-pod"}, rebooted: true, meanwhile: func(t *testing.T) {
-			requireWhy(t, "wait-for-pod", "ProtectedPod")
+			requireWhy(t, plugin, "wait-for-pod", "ProtectedPod")
 			cluster.Kubectl(t, "delete", "pod", "important", "-n", suite.Namespace, "--grace-period=1")
 		}},
 		"depends-on.yaml":        {skyhooks: []string{"depends-on"}, rebooted: true},
 		"config-interrupts.yaml": {skyhooks: []string{"config-interrupts"}, onTheHosts: map[string]string{"cat /etc/sysctl.d/90-skyhook.conf": "net.core.somaxconn = 4096"}},
 		"canary.yaml":            {skyhooks: []string{"canary"}, onTheHosts: motd},
 		"waves.yaml": {skyhooks: []string{"waves"}, onTheHosts: motd, meanwhile: func(t *testing.T) {
-			requireWhy(t, "waves", "Approval")
-			out, err := cluster.Command(suite.BuildPlugin(t), "approve", "waves", "__default__").CombinedOutput()
+			requireWhy(t, plugin, "waves", "Approval")
+			out, err := cluster.Command(plugin, "approve", "waves", "__default__").CombinedOutput()
 			if err != nil {
 				t.Fatalf("kubectl skyhook approve waves __default__: %v\n%s", err, out)
 			}
@@ -79,7 +81,7 @@ func (e example) run(t *testing.T, file string, nodes []string) {
 	for _, n := range nodes {
 		before[n] = cluster.BootID(t, n)
 	}
-	cluster.Apply(t, string(manifest))
+	cluster.ApplyUntilCleanup(t, string(manifest))
 	if e.meanwhile != nil {
 		e.meanwhile(t)
 	}
@@ -128,11 +130,16 @@ func requireDocumented(t *testing.T, tested []string) {
 	}
 }
 
-// requireWhy waits until a Skyhook waits for a reason.
-func requireWhy(t *testing.T, name, reason string) {
+// requireWhy waits until kubectl skyhook why gives a reason for a Skyhook.
+func requireWhy(t *testing.T, plugin, name, reason string) {
 	t.Helper()
-	cluster.EventuallyPrints(t, name+" waits: "+reason, func(out string) bool { return strings.Contains(out, reason) },
-		"get", "skyhook", name, "-o", "jsonpath={.status.conditions}")
+	suite.Eventually(t, name+" waits: "+reason, func() error {
+		out, err := cluster.Command(plugin, "why", name).CombinedOutput()
+		if err == nil && !strings.Contains(string(out), reason) {
+			err = fmt.Errorf("kubectl skyhook why printed %q", out)
+		}
+		return err
+	})
 }
 
 // requireWindow waits until a Skyhook is complete or waits for the next window: it depends on the time of day.
