@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	_ "time/tzdata" // images have no zones, and Windows has none
 
 	"github.com/robfig/cron/v3"
 

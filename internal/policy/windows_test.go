@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -168,6 +169,14 @@ func TestWindows(t *testing.T) {
 				compare(t, c, newOracle(clock, &w, first))
 			})
 		}
+	}
+}
+
+// TestZonesInside: programs that read windows bring the time zones along, because no image of ours has them.
+func TestZonesInside(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil || !slices.Contains(strings.Fields(string(out)), "time/tzdata") {
+		t.Errorf("time/tzdata is not compiled in: %v", err)
 	}
 }
 
