@@ -44,8 +44,7 @@ func formatPackages(names []string) string {
 
 // Warnings says what a person probably did not mean by a Skyhook; it is for those who see no cluster.
 func Warnings(s *v1alpha1.Skyhook) (all []string) {
-	f := &plan.Facts{Skyhook: s}
-	if names := interruptingPackages(s); len(names) > 0 && !f.HasBudget() {
+	if names := interruptingPackages(s); len(names) > 0 && !(&plan.Facts{Skyhook: s}).HasBudget() {
 		all = append(all, fmt.Sprintf("%s interrupts all selected nodes at the same time, unless the operator has a default policy: "+
 			"set interruptionBudget or deploymentPolicy if there can be more than %d", formatPackages(names), mostUnlimited))
 	}

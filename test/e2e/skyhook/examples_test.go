@@ -59,7 +59,7 @@ func TestExamples(t *testing.T) {
 			}
 		}},
 		"per-rack.yaml":         {skyhooks: []string{"limits", "banner"}, onTheHosts: motd},
-		"windows.yaml":          {meanwhile: func(t *testing.T) { requireWindow(t, "windows") }},
+		"windows.yaml":          {meanwhile: func(t *testing.T) { requireWindow(t, plugin, "windows") }},
 		"runtime-required.yaml": {skyhooks: []string{"node-base"}, onTheHosts: limit},
 		"gpu-driver.yaml":       {skyhooks: []string{"gpu-driver"}},
 		"nodeop.yaml":           {nodeOp: "nodeop/kernel-version"},
@@ -102,7 +102,7 @@ func (e example) run(t *testing.T, file string, nodes []string) {
 			}
 		}
 	}
-	if _, err := cluster.TryKubectl(string(manifest), "delete", "-f", "-", "--timeout="+suite.Timeout.String()); err != nil {
+	if _, err := cluster.TryKubectl(string(manifest), "delete", "-f", "-", "--ignore-not-found", "--timeout="+suite.Timeout.String()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,21 +133,27 @@ func requireDocumented(t *testing.T, tested []string) {
 // requireWhy waits until kubectl skyhook why gives a reason for a Skyhook.
 func requireWhy(t *testing.T, plugin, name, reason string) {
 	t.Helper()
-	suite.Eventually(t, name+" waits: "+reason, func() error {
-		out, err := cluster.Command(plugin, "why", name).CombinedOutput()
-		if err == nil && !strings.Contains(string(out), reason) {
-			err = fmt.Errorf("kubectl skyhook why printed %q", out)
-		}
-		return err
-	})
+	suite.Eventually(t, name+" waits: "+reason, func() error { return tryWhy(plugin, name, reason) })
 }
 
-// requireWindow waits until a Skyhook is complete or waits for the next window: it depends on the time of day.
-func requireWindow(t *testing.T, name string) {
+func tryWhy(plugin, name, reason string) error {
+	out, err := cluster.Command(plugin, "why", name).CombinedOutput()
+	if err == nil && !strings.Contains(string(out), reason) {
+		err = fmt.Errorf("kubectl skyhook why printed %q", out)
+	}
+	return err
+}
+
+// requireWindow waits until a Skyhook is complete, or waits for a window: that depends on the time of day.
+func requireWindow(t *testing.T, plugin, name string) {
 	t.Helper()
-	cluster.EventuallyPrints(t, name+" is Ready, or waits for a window", func(out string) bool {
-		return strings.Contains(out, `"Window"`) || strings.HasPrefix(out, "complete")
-	}, "get", "skyhook", name, "-o", "jsonpath={.status.status}{.status.conditions}")
+	suite.Eventually(t, name+" is complete, or waits for a window", func() error {
+		status, err := cluster.TryKubectl("", "get", "skyhook", name, "-o", "jsonpath={.status.status}")
+		if err != nil || status == "complete" {
+			return err
+		}
+		return tryWhy(plugin, name, "Window")
+	})
 }
 
 // requireNoKairos waits until the upgrade says that it has no node.
