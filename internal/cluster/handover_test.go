@@ -15,12 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	opv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/gates"
 	"github.com/skyhook-k8s/skyhook/internal/cluster/handover"
 	"github.com/skyhook-k8s/skyhook/internal/node"
-	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
@@ -134,19 +132,7 @@ func TestLateHandoverOfNodeOp(t *testing.T) {
 	s.createNodeOp("check", "deploymentPolicy: careful\n  cordon: true\n  drainOptions: {enabled: true, force: true}")
 	s.nodeOpPasses(8, time.Second)
 	s.now = s.now.Add(time.Hour)
-	var warnings []string
-	for range 4 {
-		o, plan := s.decide(s.cluster)
-		out, err := s.cluster.Apply(context.Background(), o, plan)
-		s.Must(err)
-		for _, c := range o.NodeOps {
-			for _, e := range opreport.Events(c, out.AllActions(), opv1.NodeOpStatus{}, opv1.NodeOpStatus{}) {
-				if e.Type == corev1.EventTypeWarning {
-					warnings = append(warnings, e.Reason+" "+e.Node+": "+e.Message)
-				}
-			}
-		}
-	}
+	warnings := s.collectWarnings(4)
 	want := "Drain n1: NodeOp default/check asks ops: ConfigMap default/ask-n1 does not meet object.data.state == 'yes', for longer than 1h0m0s; it goes on without the answer"
 	if !slices.Equal(warnings, []string{want}) {
 		t.Errorf("the warnings are %q, want %q", warnings, want)

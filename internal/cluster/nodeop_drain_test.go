@@ -55,14 +55,9 @@ func TestOperatorsStay(t *testing.T) {
 	}
 }
 
-// TestBarePodsStay shows that a drain without force leaves pods without a controller running, and reports them.
-func TestBarePodsStay(t *testing.T) {
-	s := newScenario(t, 1)
-	s.Apply(workload("bare", "n1"))
-	s.SettlePods()
-	s.createNodeOp("up", "cordon: true\n  drainOptions: {enabled: true}")
-	var warnings []string
-	for range 6 {
+// collectWarnings returns the warnings of NodeOps in the next passes.
+func (s *scenario) collectWarnings(passes int) (warnings []string) {
+	for range passes {
 		o, plan := s.decide(s.cluster)
 		out, err := s.cluster.Apply(context.Background(), o, plan)
 		s.Must(err)
@@ -74,6 +69,16 @@ func TestBarePodsStay(t *testing.T) {
 			}
 		}
 	}
+	return warnings
+}
+
+// TestBarePodsStay shows that a drain without force leaves pods without a controller running, and reports them.
+func TestBarePodsStay(t *testing.T) {
+	s := newScenario(t, 1)
+	s.Apply(workload("bare", "n1"))
+	s.SettlePods()
+	s.createNodeOp("up", "cordon: true\n  drainOptions: {enabled: true}")
+	warnings := s.collectWarnings(6)
 	if want := []string{"PodsLeft n1: drainOptions.force is false, so pods that nothing recreates stay on node n1: default/bare"}; !slices.Equal(warnings, want) {
 		t.Errorf("the verdict is %q, want %q", warnings, want)
 	}
