@@ -9,7 +9,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -17,6 +19,7 @@ import (
 const (
 	byNothing     = "none"
 	byCompartment = "compartment"
+	byRollout     = "rollout"
 	byZone        = "zone"
 	zoneLabel     = "topology.kubernetes.io/zone"
 	ourLabels     = "skyhook.nvidia.com/" // they say what other columns say better
@@ -53,6 +56,8 @@ func (f fleetFilter) groupOf(c *view.Cell) string {
 		return ""
 	case byCompartment:
 		return c.Compartment
+	case byRollout:
+		return c.Rollout
 	case byZone:
 		return c.Labels[zoneLabel]
 	}
@@ -81,8 +86,36 @@ func (g *cellGroup) Summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// maxListed is how many nodes the table of the page lists.
-const maxListed = 100
+// maxListed is how many nodes of one fold the page lists.
+const maxListed = 50
+
+// fold is nodes in the same state for the same reason.
+type fold struct {
+	view.Cell // the first one
+	ID        string
+	Cells     []view.Cell
+}
+
+// Listed are the nodes that the page lists.
+func (f *fold) Listed() []view.Cell { return f.Cells[:min(maxListed, len(f.Cells))] }
+
+// NotListed is how many more there are.
+func (f *fold) NotListed() int { return len(f.Cells) - len(f.Listed()) }
+
+// foldCells puts nodes with the same reason together, in the order of the first ones.
+func foldCells(cells []view.Cell) []*fold {
+	var out []*fold
+	folds := map[string]*fold{}
+	for _, c := range cells {
+		key := strings.Join([]string{string(c.State), c.Rollout, c.Reason}, "-")
+		if folds[key] == nil {
+			folds[key] = &fold{Cell: c, ID: strings.ReplaceAll(key, "/", "-")}
+			out = append(out, folds[key])
+		}
+		folds[key].Cells = append(folds[key].Cells, c)
+	}
+	return out
+}
 
 // fleetView is what the page shows.
 type fleetView struct {
@@ -91,9 +124,11 @@ type fleetView struct {
 	Total   int          // nodes before filters
 	Counts  []stateCount // before the filter of states
 	Groups  []*cellGroup
-	Listed  []view.Cell // the most urgent ones, for the table
-	Labels  []string    // by which nodes can be grouped
-	Reasons []string    // each text once; cells refer to them by number
+	Folds   []*fold              // the most urgent ones first
+	Open    []view.RolloutStatus // rollouts, by need
+	Done    []view.RolloutStatus
+	Labels  []string // by which nodes can be grouped
+	Reasons []string // each text once; cells refer to them by number
 	numbers map[string]int
 }
 
@@ -121,9 +156,65 @@ func newFleetView(fleet *view.Fleet, filter fleetFilter) *fleetView {
 	for i, g := range v.Groups {
 		g.ID, g.Counts = fmt.Sprintf("group-%d", i), countStates(g.Cells)
 	}
-	v.Listed = fleet.SortByUrgency()
-	v.Listed = v.Listed[:min(maxListed, len(v.Listed))]
+	v.Folds = foldCells(fleet.SortByUrgency())
+	for _, r := range fleet.Rollouts {
+		if r.Ended || r.Verdict == v1alpha1.VerdictReady {
+			v.Done = append(v.Done, r)
+		} else {
+			v.Open = append(v.Open, r)
+		}
+	}
+	slices.SortStableFunc(v.Open, func(a, b view.RolloutStatus) int {
+		return cmp.Compare(needOf(a), needOf(b))
+	})
+	slices.SortStableFunc(v.Done, func(a, b view.RolloutStatus) int { return timeOf(b.FinishedAt).Compare(timeOf(a.FinishedAt)) })
 	return v
+}
+
+// verdictsByNeed are the verdicts, those that need somebody first.
+var verdictsByNeed = []v1alpha1.Verdict{
+	v1alpha1.VerdictFailed, v1alpha1.VerdictSuspended, v1alpha1.VerdictProgressing, v1alpha1.VerdictDeleting, v1alpha1.VerdictReady,
+}
+
+// needOf sorts rollouts: what failed or fails comes first.
+func needOf(s view.RolloutStatus) int {
+	if s.Failing > 0 {
+		return 0
+	}
+	return slices.Index(verdictsByNeed, s.Verdict)
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// stateOfOutcome returns the state that stands for a verdict.
+func stateOfOutcome(o v1alpha1.Outcome) view.State {
+	switch o.Verdict {
+	case v1alpha1.VerdictReady:
+		return view.StateComplete
+	case v1alpha1.VerdictFailed:
+		return view.StateFailed
+	case v1alpha1.VerdictSuspended:
+		return view.StatePaused
+	}
+	return view.StateWorking
+}
+
+// firstReason says in one line why a rollout is where it is.
+func firstReason(s view.RolloutStatus) string {
+	switch {
+	case s.Problem != "":
+		return s.Problem
+	case len(s.Failures) > 0:
+		return s.Failures[0].Node + ": " + s.Failures[0].Text
+	case len(s.Reasons) > 0:
+		return fmt.Sprintf("%s: %s", countNodes(s.Reasons[0].Nodes), s.Reasons[0].Text)
+	}
+	return ""
 }
 
 // Number returns the number of what a cell says; each text is sent once.

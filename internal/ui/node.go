@@ -29,26 +29,33 @@ func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 	write(w, r, http.StatusOK, page)
 }
 
-// newWorkAxis returns the axis of the bars of stages.
-func newWorkAxis(w view.Work, now time.Time) plot {
-	p := plot{Progress: &view.Progress{}, from: now, to: now}
-	note := func(t *time.Time) {
-		if t != nil && t.Before(p.from) {
-			p.from = *t
+// ByNeed are the rollouts on the node, what runs or failed first.
+func (n *Node) ByNeed() []view.Work {
+	return slices.SortedStableFunc(slices.Values(n.Work), func(a, b view.Work) int {
+		switch {
+		case a.State.IsMoreUrgent(b.State):
+			return -1
+		case b.State.IsMoreUrgent(a.State):
+			return 1
+		}
+		return 0
+	})
+}
+
+// newNodeAxis returns the axis of all stages of a node: from the first one of what is not over, or else of everything.
+func newNodeAxis(n *Node, now time.Time) plot {
+	p := plot{Progress: &view.Progress{Now: now}, from: now, to: now}
+	isAnyOpen := slices.ContainsFunc(n.Work, func(w view.Work) bool { return !w.IsOver() })
+	for _, w := range n.Work {
+		for i := range w.Stages {
+			for _, t := range []*time.Time{w.AdmittedAt, w.Stages[i].Started, w.Stages[i].Ended} {
+				if t != nil && t.Before(p.from) && !(isAnyOpen && w.IsOver()) {
+					p.from = *t
+				}
+			}
 		}
 	}
-	note(w.AdmittedAt)
-	for i := range w.Stages {
-		note(w.Stages[i].Started)
-		note(w.Stages[i].Ended)
-	}
-	if w.FinishedAt != nil && w.State == view.StateComplete {
-		p.to = *w.FinishedAt
-	}
-	if !p.to.After(p.from) {
-		p.to = p.from.Add(time.Second)
-	}
-	return p
+	return p.atLeast(time.Minute)
 }
 
 // EventsIn returns the events during the axis, the first one first.

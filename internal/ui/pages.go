@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -25,6 +26,8 @@ func (s *Server) addRoutes() {
 	s.mux.HandleFunc("GET /plan", s.servePlan)
 	s.mux.HandleFunc("POST /plan", s.servePlan)
 	s.mux.HandleFunc("GET /policies", s.servePolicies)
+	s.mux.HandleFunc("GET /find", s.serveFind)
+	s.mux.HandleFunc("GET /revisions/{name}/{number}", s.serveRevision)
 	s.mux.HandleFunc("POST /changes", s.serveChange)
 	s.mux.HandleFunc("GET /events", s.serveEvents)
 	s.mux.HandleFunc("GET /assets/{file}", serveAsset)
@@ -124,9 +127,13 @@ var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
 	functions := template.FuncMap{
-		"states": func() any { return view.States }, "rolloutPath": rolloutPath, "clock": formatClock, "unix": formatUnix, "percent": percent, "nodes": countNodes, "plotOf": newPlot, "axisOfWork": newWorkAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords,
-		"sum":       func(a, b int) int { return a + b },
-		"groupings": func(labels []string) []string { return append([]string{byCompartment, byZone, byNothing}, labels...) },
+		"states": func() any { return view.States }, "stateOf": stateOfOutcome, "driftState": func() view.State { return view.StateDrifted }, "firstReason": firstReason,
+		"rolloutPath": rolloutPath, "clock": formatClock, "at": formatTime, "unix": formatUnix, "percent": percent, "nodes": countNodes,
+		"plotOf": newPlot, "axisOfNode": newNodeAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords,
+		"sum": func(a, b int) int { return a + b },
+		"groupings": func(labels []string) []string {
+			return append([]string{byCompartment, byRollout, byZone, byNothing}, labels...)
+		},
 	}
 	files, err := fs.Glob(assets, "assets/*.html")
 	if err != nil {
@@ -151,6 +158,18 @@ func rolloutPath(name fmt.Stringer) string {
 
 func formatClock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
+// formatTime returns a time that the script shows in the time zone of the reader, with how far it is.
+func formatTime(t any) template.HTML {
+	var at time.Time
+	switch t := t.(type) {
+	case time.Time:
+		at = t
+	case *time.Time:
+		at = *t
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, at.UTC().Format(time.RFC3339), formatClock(at))) //nolint:gosec // of digits
+}
+
 // formatUnix returns a time for the script, which shows how long ago it was.
 func formatUnix(t *time.Time) string {
 	if t == nil {
@@ -159,12 +178,7 @@ func formatUnix(t *time.Time) string {
 	return fmt.Sprint(t.Unix())
 }
 
-func countNodes(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
-}
+func countNodes(n int) string { return output.Count(n, "node") }
 
 // percent returns a share as a percentage for a coordinate.
 func percent(part, whole int) string {

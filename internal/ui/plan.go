@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -48,44 +50,70 @@ func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) {
 	write(w, r, http.StatusOK, page)
 }
 
-// gantt draws waves; both plans have one axis, so that they can be compared.
+// gantt draws what comes; both plans have one axis, so that they can be compared.
 type gantt struct {
 	plot
-	Title string
-	Rows  []view.Bar
-	More  int // waves that are not drawn
+	Title       string
+	Simulation  *view.Simulation
+	Rows        []view.PlanRow
+	More        int      // rows that are not drawn
+	Differences []string // from the other chart
 }
 
-// maxBars is how many waves one chart draws.
-const maxBars = 60
+// Limits of a chart.
+const (
+	maxPlanRows   = 60
+	maxBlockNames = 40
+)
 
 // newCharts returns the plan now, and the one with the manifest.
 func newCharts(p *Plan) []gantt {
-	now := p.Simulation.Now
-	axis := plot{Progress: &view.Progress{}, from: now, to: now.Add(time.Minute)}
-	var charts []gantt
-	addChart := func(title string, simulation *view.Simulation) {
-		bars := simulation.ListBars()
-		for i := range bars {
-			if bars[i].To.After(axis.to) {
-				axis.to = bars[i].To
+	charts := []gantt{{Title: "In the cluster", Simulation: p.Simulation}}
+	if p.Edited != nil {
+		charts = append(charts, gantt{Title: "With the manifest", Simulation: p.Edited, Differences: p.Simulation.CompareTo(p.Edited)})
+		if len(charts[1].Differences) == 0 {
+			charts[1].Differences = []string{"The manifest changes nothing of the plan."}
+		}
+	}
+	axis := plot{Progress: &view.Progress{}, from: p.Simulation.Now, to: p.Simulation.Now}
+	for i := range charts {
+		rows := charts[i].Simulation.ListRows()
+		for _, row := range rows {
+			for _, w := range row.Waves {
+				axis.to = rollout.LaterOf(axis.to, w.To.Add(w.Soak))
 			}
 		}
-		shown := bars[:min(maxBars, len(bars))]
-		charts = append(charts, gantt{Title: title, Rows: shown, More: len(bars) - len(shown)})
-	}
-	addChart("In the cluster", p.Simulation)
-	if p.Edited != nil {
-		addChart("With the manifest", p.Edited)
+		charts[i].Rows = rows[:min(maxPlanRows, len(rows))]
+		charts[i].More = len(rows) - len(charts[i].Rows)
 	}
 	for i := range charts {
-		charts[i].plot = axis
+		charts[i].plot = axis.atLeast(time.Minute)
 	}
 	return charts
 }
 
-// SpanOfBar is when a wave runs.
-func (g gantt) SpanOfBar(b view.Bar) view.Span { return view.Span{From: b.From, To: b.To} }
+// WidthOf is how long a wave takes.
+func (g gantt) WidthOf(w view.PlanWave) string { return g.Width(view.Span{From: w.From, To: w.To}) }
 
-// After is how long after the beginning a time is.
-func (g gantt) After(t time.Time) string { return t.Sub(g.from).Round(time.Second).String() }
+// HasRoom reports whether the number of nodes can be read in a block.
+func (g gantt) HasRoom(w view.PlanWave) bool { return g.x(w.To)-g.x(w.From) > 30 }
+
+// SoakOf is the time after a wave in which its nodes must stay ready; nil if there is none.
+func (g gantt) SoakOf(w view.PlanWave) *view.Span {
+	if w.Soak == 0 || w.Open {
+		return nil
+	}
+	return &view.Span{From: w.To, To: w.To.Add(w.Soak)}
+}
+
+// NamesOf are the nodes of a wave.
+func (g gantt) NamesOf(w view.PlanWave) string { return output.List(w.Nodes, maxBlockNames) }
+
+// Describe says what a row shows.
+func (g gantt) Describe(row view.PlanRow) string {
+	nodes, last := 0, row.Waves[len(row.Waves)-1]
+	for _, w := range row.Waves {
+		nodes += len(w.Nodes)
+	}
+	return fmt.Sprintf("%s of %s in %s, from %s to %s", countNodes(nodes), row.Rollout.Title(), output.Count(len(row.Waves), "batch"), formatClock(row.Waves[0].From), formatClock(last.To))
+}

@@ -4,6 +4,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -19,6 +20,8 @@ type Rollout struct {
 	Status     view.RolloutStatus `json:"status"`
 	Why        []view.Explanation `json:"why"`
 	Simulation *view.Simulation   `json:"simulation"` // without its steps
+	Next       *view.Next         `json:"next,omitempty"`
+	Track      []view.TrackStep   `json:"track,omitempty"`
 	Offers     []Offer            `json:"-"`
 }
 
@@ -56,17 +59,73 @@ func newPlot(p *view.Progress) plot {
 	if len(p.Future) > 0 {
 		out.to = p.Future[len(p.Future)-1].At
 	}
-	if !out.to.After(out.from) {
-		out.to = out.from.Add(time.Minute)
+	return out.atLeast(time.Minute)
+}
+
+// atLeast returns the plot with an axis of at least this length.
+func (p plot) atLeast(d time.Duration) plot {
+	if p.to.Before(p.from.Add(d)) {
+		p.to = p.from.Add(d)
+	}
+	return p
+}
+
+// IsEmpty reports whether nothing began, and nothing begins.
+func (p plot) IsEmpty() bool { return len(p.Batches) == 0 && len(p.Past)+len(p.Future) < 3 }
+
+// Scale is the numbers beside the plot, from the top.
+func (p plot) Scale() []int { return []int{p.Nodes, p.Nodes / 2, 0} }
+
+// tick is a mark of the axis.
+type tick struct {
+	At     time.Time
+	X      string
+	IsDay  bool // it has a date instead of a time
+	IsLate bool // its text stands before it
+}
+
+// Text is the mark in UTC.
+func (t tick) Text() string {
+	if t.IsDay {
+		return t.At.UTC().Format("2 Jan")
+	}
+	return t.At.UTC().Format("15:04")
+}
+
+// maxTicks is how many marks an axis has at most: so many fit on a telephone.
+const maxTicks = 5
+
+// Ticks are round times on the axis.
+func (p plot) Ticks() []tick {
+	const day = 24 * time.Hour
+	steps := []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 7 * day, 30 * day, 90 * day}
+	step := steps[len(steps)-1]
+	if at := slices.IndexFunc(steps, func(d time.Duration) bool { return p.to.Sub(p.from)/d <= maxTicks }); at >= 0 {
+		step = steps[at]
+	}
+	var out []tick
+	for at := p.from.Truncate(step).Add(step); at.Before(p.to) && len(out) <= maxTicks; at = at.Add(step) {
+		out = append(out, tick{at, p.X(at), step >= day, p.x(at) > 750})
 	}
 	return out
+}
+
+// DescribeSpans says what a row shows.
+func (p plot) DescribeSpans(row view.NodeRow) string {
+	var parts []string
+	for _, s := range row.Spans {
+		parts = append(parts, fmt.Sprintf("%s from %s to %s", strings.ToLower(s.State.Title()), formatClock(s.From), formatClock(s.To)))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "nothing")
 }
 
 // X is where a time is, as a percentage of the width.
 func (p plot) X(at time.Time) string { return fmt.Sprintf("%.2f%%", p.x(at)/10) }
 
-// Width is how long a span is, as a percentage of the width.
-func (p plot) Width(s view.Span) string { return fmt.Sprintf("%.2f%%", (p.x(s.To)-p.x(s.From))/10) }
+// Width is how long a span is, as a percentage of the width: enough to be seen.
+func (p plot) Width(s view.Span) string {
+	return fmt.Sprintf("%.2f%%", max(0.3, (p.x(s.To)-p.x(s.From))/10))
+}
 
 func (p plot) x(at time.Time) float64 {
 	return math.Max(0, math.Min(1000, 1000*float64(at.Sub(p.from))/float64(p.to.Sub(p.from))))
@@ -133,12 +192,6 @@ func lastPoint(points []view.Point, otherwise view.Point) view.Point {
 	}
 	return points[len(points)-1]
 }
-
-// From and To are the ends of the axis.
-func (p plot) From() time.Time { return p.from }
-
-// To is the end of the axis.
-func (p plot) To() time.Time { return p.to }
 
 // A graph draws packages in columns: each to the right of those that it depends on.
 type graph struct {

@@ -35,7 +35,9 @@ type Pages struct {
 	Plan    func(ctx context.Context, manifest []byte) (*Plan, error) // of the cluster, and with a manifest if there is one
 
 	Policies func(ctx context.Context) (*view.Policies, error)
-	Change   func(ctx context.Context, c Change) (output string, err error) // nil for pages that are read-only
+	Find     func(ctx context.Context, text string) ([]view.Hit, error)
+	Revision func(ctx context.Context, name string, number int64) (string, error) // its packages, and what differs from the spec
+	Change   func(ctx context.Context, c Change) (output string, err error)       // nil for pages that are read-only
 }
 
 // Context is what every page shows.

@@ -40,6 +40,9 @@ type Work struct {
 	Stages     []Stage     `json:"stages"`
 }
 
+// IsOver reports whether nothing is left to do.
+func (w Work) IsOver() bool { return w.State == StateComplete || w.State == StateIdle }
+
 // Stage is one stage of a package, or one step of a NodeOp.
 type Stage struct {
 	Package  string     `json:"package"`

@@ -5,13 +5,19 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
 
 // Policies is all DeploymentPolicies, by name.
@@ -23,17 +29,97 @@ type Policies struct {
 // Policy is a DeploymentPolicy with its windows in the next two weeks.
 type Policy struct {
 	v1alpha1.Outcome
-	Name     string    `json:"name"`
-	Scope    string    `json:"scope"`
-	Paused   bool      `json:"paused,omitempty"`
-	Users    []string  `json:"users"` // rollouts
-	Windows  bool      `json:"windows"`
-	TimeZone string    `json:"timeZone,omitempty"`
-	Problem  string    `json:"problem,omitempty"` // why its windows cannot be used
-	IsOpen   bool      `json:"open"`
-	Next     time.Time `json:"nextChange,omitzero"` // when it opens or closes; zero if that is not in the two weeks
-	Open     []Span    `json:"openSpans,omitempty"`
-	Days     []Day     `json:"-"`
+	Name   string   `json:"name"`
+	Scope  string   `json:"scope"`
+	Paused bool     `json:"paused,omitempty"`
+	Users  []string `json:"users"` // rollouts
+
+	UsedBy       []rollout.Ref       `json:"-"`
+	Compartments []PolicyCompartment `json:"compartments"` // that of other nodes last
+	Windows      bool                `json:"windows"`
+	TimeZone     string              `json:"timeZone,omitempty"`
+	Problem      string              `json:"problem,omitempty"` // why its windows cannot be used
+	IsOpen       bool                `json:"open"`
+	Next         time.Time           `json:"nextChange,omitzero"` // when it opens or closes; zero if that is not in the two weeks
+	Open         []Span              `json:"openSpans,omitempty"`
+	Days         []Day               `json:"-"`
+}
+
+// PolicyCompartment is what a policy says about some nodes, in words.
+type PolicyCompartment struct {
+	Name  string   `json:"name"`
+	Rules []string `json:"rules"`
+}
+
+// describeCompartments says what a policy says about its compartments.
+func describeCompartments(spec *v1alpha1.DeploymentPolicySpec) []PolicyCompartment {
+	var out []PolicyCompartment
+	add := func(name string, budget v1alpha1.Budget, strategy *v1alpha1.Strategy, wave v1alpha1.Wave, soak *metav1.Duration) {
+		rules := []string{describeBudget(budget)}
+		if strategy != nil {
+			rules = append(rules, describeStrategy(strategy)...)
+		}
+		for i, before := range wave.After {
+			wave.After[i] = strings.Replace(before, v1alpha1.DefaultCompartment, otherNodes, 1)
+		}
+		if len(wave.After) > 0 {
+			rules = append(rules, "begins after "+output.List(wave.After, 8))
+		}
+		if wave.Approval != "" {
+			rules = append(rules, "begins when a person approves it")
+		}
+		if soak = cmp.Or(soak, spec.Soak); soak != nil && soak.Duration > 0 {
+			rules = append(rules, "a node counts when it has been ready for "+FormatDuration(soak.Duration))
+		}
+		out = append(out, PolicyCompartment{name, rules})
+	}
+	for i := range spec.Compartments {
+		c := spec.Compartments[i].DeepCopy()
+		add(c.Name, c.Budget, c.Strategy, c.Wave, c.Soak)
+	}
+	d := spec.Default.DeepCopy()
+	add(otherNodes, d.Budget, &d.Strategy, d.Wave, nil)
+	return out
+}
+
+// otherNodes is what people call the nodes that no compartment selects.
+const otherNodes = "default"
+
+func describeBudget(b v1alpha1.Budget) string {
+	switch {
+	case b.Percent != nil:
+		return fmt.Sprintf("budget: %d %% of the nodes", *b.Percent)
+	case b.Count != nil:
+		return "budget: " + output.Count(int(*b.Count), "node")
+	}
+	return "no budget"
+}
+
+func describeStrategy(s *v1alpha1.Strategy) []string {
+	growth, common := "every batch is as large", v1alpha1.BatchStrategy{}
+	switch {
+	case s.Fixed != nil:
+		common = s.Fixed.BatchStrategy
+	case s.Linear != nil:
+		common, growth = s.Linear.BatchStrategy, fmt.Sprintf("each batch is larger by %d", valueOr(s.Linear.Delta, 1))
+	case s.Exponential != nil:
+		common, growth = s.Exponential.BatchStrategy, fmt.Sprintf("each batch is %d times as large", valueOr(s.Exponential.GrowthFactor, 2))
+	}
+	rules := []string{
+		fmt.Sprintf("the first batch is %s, and %s", output.Count(int(valueOr(common.InitialBatch, 1)), "node"), growth),
+		fmt.Sprintf("a batch passes with %d %%", valueOr(common.BatchThreshold, 100)),
+	}
+	if n := common.FailureThreshold; n != nil {
+		rules = append(rules, fmt.Sprintf("it stops after %s that failed", output.Count(int(*n), "batch")))
+	}
+	return rules
+}
+
+func valueOr[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
 }
 
 // Day is a day of the calendar, in the time zone of the policy.
@@ -98,8 +184,11 @@ func (v *Cluster) ListPolicies() *Policies {
 	for _, p := range v.Objects.Policies {
 		item := Policy{
 			Outcome: policy.BuildStatus(p, users[p.Name], v.Plan.Groups, out.Now).Outcome,
-			Name:    p.Name, Scope: cmp.Or(string(p.Spec.Scope), string(v1alpha1.ScopeSkyhook)), Paused: p.Spec.Paused, Users: v.usersOf(p.Name),
-			Windows: p.Spec.Windows != nil,
+			Name:    p.Name, Scope: cmp.Or(string(p.Spec.Scope), string(v1alpha1.ScopeSkyhook)), Paused: p.Spec.Paused,
+			Windows: p.Spec.Windows != nil, UsedBy: v.usersOf(p.Name), Users: []string{}, Compartments: describeCompartments(&p.Spec),
+		}
+		for _, ref := range item.UsedBy {
+			item.Users = append(item.Users, ShortName(ref))
 		}
 		if item.Windows {
 			addCalendar(&item, p.Spec.Windows, out.Now)
@@ -111,16 +200,16 @@ func (v *Cluster) ListPolicies() *Policies {
 }
 
 // usersOf returns the rollouts that a policy applies to.
-func (v *Cluster) usersOf(name string) []string {
-	users := []string{}
+func (v *Cluster) usersOf(name string) []rollout.Ref {
+	var users []rollout.Ref
 	for _, hook := range v.Objects.Skyhooks {
 		if v.Compiled.Skyhook(hook).PolicyName() == name {
-			users = append(users, hook.Name)
+			users = append(users, plan.Ref(hook.Name))
 		}
 	}
 	for _, op := range v.Objects.NodeOps {
 		if op.Spec.DeploymentPolicy == name {
-			users = append(users, ShortName(rollout.Ref{Kind: "NodeOp", Namespace: op.Namespace, Name: op.Name}))
+			users = append(users, nodeop.Ref(op))
 		}
 	}
 	return users

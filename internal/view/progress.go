@@ -6,6 +6,7 @@ package view
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type Progress struct {
 	Cut     bool       `json:"simulationCut,omitempty"` // the simulation was stopped before its end, because it took too long
 	Closed  []Span     `json:"closed,omitempty"`
 	Batches []Batch    `json:"batches,omitempty"`
+	Rows    []NodeRow  `json:"rows,omitempty"` // of a rollout with few nodes
 }
 
 // Point is how many nodes did what from one time on.
@@ -46,11 +48,30 @@ type Batch struct {
 	At        time.Time `json:"at"`
 	Group     string    `json:"group"`
 	Nodes     int       `json:"nodes"`
+	Complete  int       `json:"complete,omitempty"` // of these, now
+	Failed    int       `json:"failed,omitempty"`
 	Simulated bool      `json:"simulated,omitempty"`
 }
 
+// NodeRow is when a rollout worked on one node, and when it would in the simulation.
+type NodeRow struct {
+	Node  string     `json:"node"`
+	Spans []NodeSpan `json:"spans"`
+}
+
+// NodeSpan is a time in which a rollout worked on a node.
+type NodeSpan struct {
+	Span
+	State     State `json:"state"`
+	Simulated bool  `json:"simulated,omitempty"`
+}
+
+// maxRows is up to how many nodes each has a row of its own.
+const maxRows = 10
+
 // nodeWork is when a rollout worked on a node last. Times are zero if they are unknown or still to come.
 type nodeWork struct {
+	node         string
 	group        rollout.GroupRef
 	began, ended time.Time
 	isComplete   bool
@@ -72,7 +93,7 @@ func (v *Cluster) listWork(r *rollout.Rollout) []nodeWork {
 		if t.Leaving || t.Gone {
 			continue
 		}
-		work := nodeWork{group: t.Group, began: t.Visit.LastAdmittedAt, isUnderWay: t.Visit.Admitted}
+		work := nodeWork{node: t.Node, group: t.Group, began: t.Visit.LastAdmittedAt, isUnderWay: t.Visit.Admitted}
 		switch verdict.Phase {
 		case rollout.PhaseFinished:
 			work.isComplete, work.ended = true, t.Visit.FinishedAt
@@ -85,7 +106,7 @@ func (v *Cluster) listWork(r *rollout.Rollout) []nodeWork {
 }
 
 func (v *Cluster) workOfEntry(r *rollout.Rollout, name string, entry nodeopv1.NodeStatus) nodeWork {
-	work := nodeWork{isComplete: entry.Phase == nodeopv1.PhaseCompleted, isFailed: entry.Phase == nodeopv1.PhaseFailed}
+	work := nodeWork{node: name, isComplete: entry.Phase == nodeopv1.PhaseCompleted, isFailed: entry.Phase == nodeopv1.PhaseFailed}
 	if t := v.findTarget(r.Ref, name); t != nil {
 		work.group = t.Group
 	}
@@ -106,6 +127,7 @@ func (v *Cluster) newProgress(r *rollout.Rollout, f *Forecast) *Progress {
 	p.Past = sumPoints(Point{At: begin}, countWork(all, begin))
 	v.addFuture(p, r, f)
 	v.addBatches(p, r, f, all)
+	p.addRows(r, f, all)
 	p.Closed = v.closedSpans(r, begin, cmp.Or(lastTime(p.Future), p.Now))
 	return p
 }
@@ -220,14 +242,20 @@ func (v *Cluster) addBatches(p *Progress, r *rollout.Rollout, f *Forecast, all [
 		group rollout.GroupRef
 		at    time.Time
 	}
-	nodes := map[batch]int{}
+	began := map[batch]*Batch{}
 	for _, work := range all {
-		if !work.began.IsZero() && !work.began.Before(p.Past[0].At) {
-			nodes[batch{work.group, work.began.UTC()}]++
+		if work.began.IsZero() || work.began.Before(p.Past[0].At) {
+			continue
 		}
+		key := batch{work.group, work.began.UTC()}
+		if began[key] == nil {
+			began[key] = &Batch{At: key.at, Group: groupName(r, key.group)}
+		}
+		b := began[key]
+		b.Nodes, b.Complete, b.Failed = b.Nodes+1, b.Complete+boolToInt(work.isComplete), b.Failed+boolToInt(work.isFailed)
 	}
-	for b, count := range nodes {
-		p.Batches = append(p.Batches, Batch{At: b.at, Group: groupName(r, b.group), Nodes: count})
+	for _, b := range began {
+		p.Batches = append(p.Batches, *b)
 	}
 	if len(p.Future) > 0 {
 		for _, w := range f.waves[r.Ref] {
@@ -235,6 +263,50 @@ func (v *Cluster) addBatches(p *Progress, r *rollout.Rollout, f *Forecast, all [
 		}
 	}
 	slices.SortFunc(p.Batches, func(a, b Batch) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Group, b.Group)) })
+}
+
+// addRows adds when the rollout works on which node, if they are few.
+func (p *Progress) addRows(r *rollout.Rollout, f *Forecast, all []nodeWork) {
+	if len(all) >= maxRows {
+		return
+	}
+	for _, work := range all {
+		row := NodeRow{Node: work.node, Spans: []NodeSpan{}}
+		add := func(from, to time.Time, state State, isSimulated bool) {
+			if !from.IsZero() && to.After(from) {
+				row.Spans = append(row.Spans, NodeSpan{Span{from.UTC(), to.UTC()}, state, isSimulated})
+			}
+		}
+		switch {
+		case work.isComplete:
+			add(work.began, work.ended, StateComplete, false)
+		case work.isFailed:
+			add(work.began, p.Now, StateFailed, false)
+		case work.isUnderWay:
+			add(work.began, p.Now, StateWorking, false)
+		}
+		if from := p.Now; len(p.Future) > 0 {
+			for _, turn := range f.turns {
+				switch at := p.Now.Add(turn.after); {
+				case turn.target != targetKey{r.Ref, work.node}:
+				case turn.isEnd:
+					add(from, at, StateComplete, true)
+				default:
+					from = at
+				}
+			}
+		}
+		p.Rows = append(p.Rows, row)
+	}
+	slices.SortStableFunc(p.Rows, func(a, b NodeRow) int { return cmp.Compare(beginOf(a), beginOf(b)) })
+}
+
+// beginOf sorts rows: those without work come last.
+func beginOf(row NodeRow) int64 {
+	if len(row.Spans) == 0 {
+		return math.MaxInt64
+	}
+	return row.Spans[0].From.Unix()
 }
 
 // policyOf returns the name of the policy of a rollout; empty when it has none.

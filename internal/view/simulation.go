@@ -67,7 +67,7 @@ func NewSimulation(v *Cluster, c *Forecast, args []string) *Simulation {
 			} else {
 				last = c.timeline.End.Sub(c.Start)
 			}
-			sw.WaveTimes = WaveTimes{From: now.Add(w.after), To: now.Add(last), Open: !haveAllEnded}
+			sw.WaveTimes = WaveTimes{From: now.Add(w.after), To: now.Add(last), Open: !haveAllEnded, Soak: v.soakOf(w.group)}
 			sr.Waves = append(sr.Waves, sw)
 		}
 		sr.Left = countReasons(slices.SortedFunc(maps.Values(c.waitingVerdicts(r)), func(a, b rollout.Verdict) int {
@@ -78,6 +78,14 @@ func NewSimulation(v *Cluster, c *Forecast, args []string) *Simulation {
 		s.Rollouts = append(s.Rollouts, sr)
 	}
 	return s
+}
+
+// soakOf returns how long the finished nodes of a group must stay ready before they count.
+func (v *Cluster) soakOf(ref rollout.GroupRef) time.Duration {
+	if at := slices.IndexFunc(v.Snapshot.Groups, func(g rollout.Group) bool { return g.Ref == ref }); at >= 0 {
+		return v.Snapshot.Groups[at].Soak
+	}
+	return 0
 }
 
 // findEnds returns when each target was retired for the last time.

@@ -45,7 +45,8 @@ type RolloutStatus struct {
 	Images     []PackageImage      `json:"images,omitempty"`          // with pinImages
 	Revisions  []v1alpha1.Revision `json:"revisions,omitempty"`       // as the operator wrote them last
 	Problem    string              `json:"problem,omitempty"`
-	Ended      bool                `json:"ended,omitempty"` // a NodeOp that has ended, successfully or not
+	Ended      bool                `json:"ended,omitempty"`      // a NodeOp that has ended, successfully or not
+	FinishedAt *time.Time          `json:"finishedAt,omitempty"` // the last node
 
 	Expected   *time.Time    `json:"estimatedCompletion,omitempty"` // as the operator wrote it last, if that is still to come
 	ExpectedIn time.Duration `json:"-"`                             // from the time of the data
@@ -145,6 +146,9 @@ func (s *RolloutStatus) addVerdicts(r *rollout.Rollout, verdicts []rollout.Verdi
 		switch verdict.Phase {
 		case rollout.PhaseFinished:
 			s.Complete++
+			if at := timeOrNil(t.Visit.FinishedAt); at != nil && (s.FinishedAt == nil || at.After(*s.FinishedAt)) {
+				s.FinishedAt = at
+			}
 			continue
 		case rollout.PhaseFailing, rollout.PhaseFailed:
 			s.Failing++
@@ -285,6 +289,9 @@ func summarizeEnded(op *nodeopv1.NodeOp) RolloutStatus {
 	}
 	for _, node := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
 		n := op.Status.NodeStatuses[node]
+		if end := n.CompletionTime; end != nil && (s.FinishedAt == nil || end.After(*s.FinishedAt)) {
+			s.FinishedAt = timeOrNil(end.Time)
+		}
 		if n.Phase != nodeopv1.PhaseFailed {
 			continue
 		}

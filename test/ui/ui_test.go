@@ -174,6 +174,57 @@ func TestKeyboard(t *testing.T) {
 	}
 }
 
+// TestKeys finds a node and goes through the rows of its page, without a pointer.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	b.open(serveDump(t, dumps+"stuck.yaml"))
+	b.press("body", "/")
+	b.waitFor(`document.activeElement.id === 'find'`)
+	b.run(chromedp.Evaluate(`document.activeElement.value = ''`, nil)) // which a key of a real keyboard does not write
+	b.press("#find", "n3")
+	b.waitVisible("#found a")
+	b.press("#find", kb.ArrowDown+kb.Enter)
+	b.waitVisible("#work")
+	b.press("body", "j")
+	b.press(":focus", kb.Enter)
+	b.waitVisible("#track")
+	at := evaluate[string](b, `location.pathname.slice(34)`)
+	b.press("body", kb.Escape)
+	b.waitVisible("#work")
+	if back := evaluate[string](b, `location.pathname.slice(34)`); at != "rollouts/skyhook/base" || back != "nodes/n3" {
+		t.Errorf("it opens %s, and goes back to %s", at, back)
+	}
+}
+
+// TestFilters types into the filter: the page follows without a button, and so does its address.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	b.open(serveDump(t, dumps+"stuck.yaml"))
+	b.press(".filters input", "StageFailed")
+	b.waitFor(`document.querySelectorAll('.cells i').length === 1`)
+	b.choose(".filters select[name=by]", "rollout")
+	b.waitFor(`[...document.querySelectorAll('.group h3')].map((h) => h.firstChild.data.trim()).join() === 'base'`)
+	if query := evaluate[string](b, `location.search`); query != "?q=StageFailed&by=rollout" {
+		t.Errorf("the address has %s", query)
+	}
+}
+
+// TestTimes: times are those of the reader, with how far they are; the title has UTC.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	b.run(emulation.SetTimezoneOverride("Asia/Tokyo"), emulation.SetLocaleOverride().WithLocale("de-DE"))
+	b.open(serveDump(t, dumps+"windows.yaml") + "policies")
+	opens := evaluate[string](b, `document.querySelector('#policy-nights time').outerHTML`)
+	for _, want := range []string{"06:00 (in 9h)", `title="2026-11-23 21:00:00 UTC"`} {
+		if !strings.Contains(opens, want) {
+			t.Errorf("it lacks %s: %s", want, opens)
+		}
+	}
+}
+
 // TestPointer hovers over a node: the page says what it does, and no more when the pointer leaves.
 func TestPointer(t *testing.T) {
 	t.Parallel()
@@ -243,7 +294,7 @@ func TestDroppedManifest(t *testing.T) {
 		give()
 		b.waitVisible("#plan section:nth-of-type(2)")
 		after := b.text("#plan")
-		if strings.Contains(before, "With the manifest") || !strings.Contains(after, "With the manifest") {
+		if strings.Contains(before, "With the manifest") || !strings.Contains(after, "With the manifest") || !strings.Contains(after, "Skyhook driver:") {
 			t.Errorf("%s: before:\n%s\nafter:\n%s", name, before, after)
 		}
 	}
@@ -300,7 +351,7 @@ func (l *line) cut() {
 func TestDisconnected(t *testing.T) {
 	b := startBrowser(t)
 	c := &liveCluster{Env: testenv.New(t, plane, 0), kubeconfig: plane.Kubeconfig(t), nodes: 2}
-	c.addNodes()
+	c.addNodes("node", "gpu")
 	direct, _ := serve(t, "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
 	line, address := startLine(t, direct)
 	live := func() string { return evaluate[string](b, `document.getElementById('live').textContent`) }
@@ -330,7 +381,7 @@ func TestDisconnected(t *testing.T) {
 func TestHiddenPage(t *testing.T) {
 	b := startBrowser(t)
 	c := &liveCluster{Env: testenv.New(t, plane, 0), kubeconfig: plane.Kubeconfig(t), nodes: 2}
-	c.addNodes()
+	c.addNodes("node", "gpu")
 	direct, _ := serve(t, "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
 	line, address := startLine(t, direct)
 	t.Cleanup(func() { b.expectProblems = true }) // an open page notices that the plugin ends

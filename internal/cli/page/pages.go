@@ -122,10 +122,42 @@ func (s *uiSource) rollout(_ context.Context, name string) (*ui.Rollout, error) 
 	}
 	r := v.FindRollout(name)
 	name = view.ShortName(r.Ref)
-	return &ui.Rollout{
+	f := s.forecast(name)
+	out := &ui.Rollout{
 		Status: view.DescribeRollout(v, r), Why: view.ExplainRollout(v, r), Offers: s.offersOfRollout(r),
-		Simulation: view.NewSimulation(v, s.forecast(name), []string{name}),
-	}, nil
+		Simulation: view.NewSimulation(v, f, []string{name}),
+	}
+	out.Next = v.FindNext(r, &out.Status, out.Why, f)
+	out.Track = v.ListTrack(r, &out.Status, out.Progress())
+	return out, nil
+}
+
+// find searches the names of everything.
+func (s *uiSource) find(_ context.Context, text string) ([]view.Hit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.Find(text), nil
+}
+
+// revision returns what history --revision and diff say of a revision.
+func (s *uiSource) revision(ctx context.Context, name string, number int64) (string, error) {
+	if s.from.From != "" {
+		return "A dump has no packages of revisions.", nil
+	}
+	_, all, err := session.ReadRevisions(ctx, s.factory, name)
+	if err != nil {
+		return "", err
+	}
+	one, err := all.Find(number)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", view.ErrNotFound, err)
+	}
+	text, err := one.Format(name)
+	if err != nil || one.Current {
+		return text, err
+	}
+	difference, err := all.DiffTo(one)
+	return difference + "\n" + text, err
 }
 
 // forecast simulates a rollout to its end, or all without a name. One that took long serves for a while, because a page that is open asks for each version.

@@ -19,10 +19,26 @@ function formatAge(seconds) {
   return Math.max(0, Math.floor(seconds)) + 's';
 }
 
-// ageOf counts from now, or for a dump from when that was taken.
+// readClock returns now, or for a dump when that was taken.
+function readClock() {
+  return 'live' in body.dataset ? Date.now() / 1000 : Number(body.dataset.taken);
+}
+
 function ageOf(element) {
-  const now = 'live' in body.dataset ? Date.now() / 1000 : Number(body.dataset.taken);
-  return formatAge(now - Number(element.dataset.s));
+  return formatAge(readClock() - Number(element.dataset.s));
+}
+
+const timeOfDay = new Intl.DateTimeFormat(undefined, {hour: '2-digit', minute: '2-digit'});
+const dayAndTime = new Intl.DateTimeFormat(undefined, {weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit'});
+const dayOnly = new Intl.DateTimeFormat(undefined, {day: 'numeric', month: 'short'});
+
+// formatLocal says a time in the time zone of the reader, and how far it is.
+function formatLocal(unix) {
+  const at = new Date(unix * 1000);
+  const now = readClock();
+  const isToday = at.toDateString() === new Date(now * 1000).toDateString();
+  const far = Math.abs(now - unix) < 1 ? 'now' : unix > now ? 'in ' + formatAge(unix - now) : formatAge(now - unix) + ' ago';
+  return (isToday ? timeOfDay : dayAndTime).format(at) + ' (' + far + ')';
 }
 
 // showAges replaces times by how long ago they were. The time itself stays as the title.
@@ -32,6 +48,13 @@ function showAges() {
       time.title = time.title || time.textContent;
       time.textContent = ageOf(time);
     }
+  }
+  for (const time of document.querySelectorAll('time[datetime]')) {
+    time.title = time.title || time.textContent;
+    time.textContent = formatLocal(Date.parse(time.dateTime) / 1000);
+  }
+  for (const text of document.querySelectorAll('text[data-t]')) {
+    text.textContent = ('day' in text.dataset ? dayOnly : timeOfDay).format(new Date(Number(text.dataset.t) * 1000));
   }
 }
 
@@ -108,11 +131,132 @@ document.addEventListener('click', (event) => {
 document.addEventListener('keydown', moveInCells);
 document.addEventListener('focusout', () => { tip.hidden = true; });
 
-// --- filters are in the address
+// --- filters are in the address, and apply while they are changed
 
-for (const select of document.querySelectorAll('.filters select')) {
-  select.addEventListener('change', () => select.form.requestSubmit());
+const filters = document.querySelector('.filters');
+let filtered = 0;
+
+async function applyFilters() {
+  const query = new URLSearchParams(new FormData(filters));
+  for (const [key, value] of [...query]) {
+    if (!value) {
+      query.delete(key);
+    }
+  }
+  const mine = ++filtered;
+  const address = filters.action + '?' + query;
+  const answer = await fetch(address, {headers: {Accept: 'text/html'}});
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  if (mine === filtered && answer.ok) {
+    history.replaceState(null, '', address);
+    replaceParts(page);
+  }
 }
+
+if (filters) {
+  let timer = 0;
+  const applySoon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(applyFilters, 150);
+  };
+  filters.addEventListener('input', applySoon);
+  filters.addEventListener('change', applySoon);
+  filters.addEventListener('submit', (event) => {
+    event.preventDefault();
+    applyFilters();
+  });
+}
+
+// --- find anything
+
+const find = document.getElementById('find');
+const found = document.getElementById('found');
+let asked = 0;
+
+async function showFound() {
+  const query = find.value.trim();
+  const mine = ++asked;
+  if (!query) {
+    found.hidden = true;
+    return;
+  }
+  const answer = await fetch(find.form.action + '?q=' + encodeURIComponent(query), {headers: {Accept: 'application/json'}});
+  const hits = (await answer.json()).hits || [];
+  if (mine !== asked) {
+    return;
+  }
+  found.replaceChildren(...hits.slice(0, 12).map((hit) => {
+    const link = document.createElement('a');
+    link.href = body.dataset.base + '/' + hit.path;
+    link.textContent = hit.name + ' · ' + hit.kind + (hit.text ? ' · ' + hit.text : '');
+    return link;
+  }));
+  if (!hits.length) {
+    const none = document.createElement('span');
+    none.textContent = 'Nothing has “' + query + '” in its name.';
+    found.append(none);
+  }
+  found.hidden = false;
+}
+
+function moveInFound(event) {
+  const links = [...found.querySelectorAll('a')];
+  const at = links.findIndex((link) => link.classList.contains('at'));
+  const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
+  if (step && links.length) {
+    links.forEach((link) => link.classList.remove('at'));
+    links[Math.min(links.length - 1, Math.max(0, at + step))].classList.add('at');
+    event.preventDefault();
+  } else if (event.key === 'Enter' && at >= 0) {
+    location.href = links[at].href;
+    event.preventDefault();
+  } else if (event.key === 'Escape') {
+    find.value = '';
+    found.hidden = true;
+    find.blur();
+    event.stopPropagation();
+  }
+}
+
+find.addEventListener('input', showFound);
+find.addEventListener('keydown', moveInFound);
+document.addEventListener('click', (event) => {
+  found.hidden = found.hidden || !find.form.contains(event.target);
+});
+
+// --- keys of a list: j and k, Enter opens the link that has the focus, Escape goes back
+
+document.addEventListener('keydown', (event) => {
+  const isTyping = event.target instanceof Element && event.target.closest('input, select, textarea, dialog');
+  if (isTyping || event.ctrlKey || event.altKey || event.metaKey) {
+    return;
+  }
+  const rows = [...document.querySelectorAll('a[data-row]')].filter((row) => row.checkVisibility());
+  const step = {j: 1, k: -1}[event.key];
+  if (step && rows.length) {
+    const at = rows.indexOf(document.activeElement);
+    rows[at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + step))].focus();
+  } else if (event.key === '/') {
+    find.focus();
+    event.preventDefault();
+  } else if (event.key === 'Escape' && body.dataset.page !== 'fleet') {
+    history.back();
+  }
+});
+
+// --- a link to text that is shown in its place
+
+document.addEventListener('click', async (event) => {
+  const link = event.target instanceof Element ? event.target.closest('a[data-load]') : null;
+  if (!link) {
+    return;
+  }
+  event.preventDefault();
+  const text = document.createElement('pre');
+  text.tabIndex = 0;
+  text.textContent = await (await fetch(link.href, {headers: {Accept: 'text/plain'}})).text();
+  link.replaceWith(text);
+});
 
 // --- a manifest that is dropped on the page of the plan
 
