@@ -23,6 +23,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,10 +72,10 @@ spec:
 func startRollout(t *testing.T, nodes int, objects string) *liveCluster {
 	t.Helper()
 	c := &liveCluster{Env: testenv.New(t, plane, 0), kubeconfig: plane.Kubeconfig(t), nodes: nodes}
-	c.addNodes()
+	c.addNodes("node", "gpu")
 	c.StartKubelet().SetOutcome(func(p *corev1.Pod) testenv.Outcome {
 		number, _ := strconv.Atoi(strings.TrimPrefix(p.Spec.NodeName, "node-"))
-		isDriver := slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return strings.HasPrefix(c.Name, "driver") })
+		isDriver := isOf(p, "driver")
 		switch {
 		case isDriver && number%50 == 7:
 			return testenv.Fails
@@ -83,6 +84,21 @@ func startRollout(t *testing.T, nodes int, objects string) *liveCluster {
 		}
 		return testenv.Succeeds
 	})
+	c.runOperator()
+	for _, object := range strings.Split(objects, "---\n") {
+		c.Apply(object)
+	}
+	return c
+}
+
+// isOf reports whether a pod runs a stage of a package.
+func isOf(p *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return strings.HasPrefix(c.Name, name) })
+}
+
+// runOperator runs an operator until the test ends.
+func (c *liveCluster) runOperator() {
+	c.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	settings := options.Defaults()
@@ -93,27 +109,23 @@ func startRollout(t *testing.T, nodes int, objects string) *liveCluster {
 			MetricsAddress: "0", ProbeAddress: "0", Log: logr.Discard(), Registry: prometheus.NewRegistry(),
 		})
 	}()
-	t.Cleanup(func() {
+	c.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("the operator ended: %v", err)
+			c.Errorf("the operator ended: %v", err)
 		}
 	})
-	for _, object := range strings.Split(objects, "---\n") {
-		c.Apply(object)
-	}
-	return c
 }
 
-// addNodes adds nodes in four zones, some of them at a time.
-func (c *liveCluster) addNodes() {
+// addNodes adds nodes of a pool in four zones, some of them at a time.
+func (c *liveCluster) addNodes(prefix, pool string) {
 	c.Helper()
 	var all sync.WaitGroup
 	numbers := make(chan int)
 	for range 16 {
 		all.Go(func() {
 			for i := range numbers {
-				c.AddNode(fmt.Sprintf("node-%04d", i), map[string]string{"pool": "gpu", "topology.kubernetes.io/zone": fmt.Sprintf("zone-%d", i%4)})
+				c.AddNode(fmt.Sprintf("%s-%04d", prefix, i), map[string]string{"pool": pool, "topology.kubernetes.io/zone": fmt.Sprintf("zone-%d", i%4)})
 			}
 		})
 	}
@@ -316,4 +328,55 @@ func (c *liveCluster) checkOthers(t *testing.T, b *browser, address string) {
 	b.mu.Lock()
 	b.requests = b.requests[:1] // those of the other page were ours
 	b.mu.Unlock()
+}
+
+const handoverObjects = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: DeploymentPolicy
+metadata: {name: after-jobs}
+spec:
+  default: {budget: {count: 1}, strategy: {fixed: {initialBatch: 1}}}
+  handover:
+    - name: batch-system
+      object: {apiVersion: v1, kind: ConfigMap, metadata: {name: drain-$(NODE_NAME), namespace: default}, data: {state: asked}}
+      cel: object.data.state == 'drained'
+      timeout: 12h
+---
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: gpu-stack}
+spec:
+  deploymentPolicy: after-jobs
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages: {tuning: {version: 1.2.0, image: registry.example/packages/tuning, interrupt: {type: service, services: [multipathd]}}}
+`
+
+// TestHandover: the pages say who is asked for a node, and go on when the answer is yes.
+func TestHandover(t *testing.T) {
+	b := startBrowser(t)
+	c := startRollout(t, 2, handoverObjects)
+	address, _ := serve(t, "--kubeconfig", c.kubeconfig, "-n", c.Namespace)
+	t.Cleanup(func() { b.expectProblems = true }) // an open page notices that the plugin ends
+	b.open(address + "rollouts/skyhook/gpu-stack")
+	waitUntil(t, "asking", func() bool { return strings.Contains(b.text("#why"), "asks batch-system") })
+	why := b.text("#why")
+	b.savePicture(os.Getenv(screenshotVariable), "handover.png", chromedp.CaptureScreenshot)
+	for _, want := range []string{"Handover: asks batch-system", "drain-node-000", "see handover of the policy"} {
+		if !strings.Contains(why, want) {
+			t.Errorf("the page lacks %q:\n%s", want, why)
+		}
+	}
+	for _, name := range []string{"node-0000", "node-0001"} {
+		b.open(address + "nodes/" + name)
+		waitUntil(t, "asking for "+name+", or done", func() bool {
+			asks := strings.Contains(b.text("#why"), "asks batch-system")
+			if asks {
+				answer := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "drain-" + name, Namespace: "default"}}
+				c.Must(c.Client.Patch(t.Context(), answer, client.RawPatch(types.MergePatchType, []byte(`{"data":{"state":"drained"}}`))))
+			}
+			return c.readStatus().Complete > 0 && !asks
+		})
+	}
+	b.open(address + "rollouts/skyhook/gpu-stack")
+	waitUntil(t, "complete", func() bool { return strings.Contains(b.text("#summary"), "2 of 2 done") })
 }

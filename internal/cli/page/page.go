@@ -5,11 +5,16 @@
 package page
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	_ "embed"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -31,6 +36,31 @@ type uiOptions struct {
 	port   int
 	noOpen bool
 	allow  bool // changes
+	sample bool
+}
+
+// sample is a dump of a fleet in the middle of a rollout; test/ui records it.
+//
+//go:embed sample.yaml.gz
+var sample []byte
+
+// writeSample writes the sample where a dump is read from, and returns what removes it.
+func (o *uiOptions) writeSample() (remove func(), err error) {
+	dir, err := os.MkdirTemp("", "skyhook")
+	if err != nil {
+		return nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	o.from.From = filepath.Join(dir, "sample.yaml")
+	from, err := gzip.NewReader(bytes.NewReader(sample))
+	if err != nil {
+		return remove, err
+	}
+	text, err := io.ReadAll(from)
+	if err != nil {
+		return remove, err
+	}
+	return remove, os.WriteFile(o.from.From, text, 0o600)
 }
 
 // NewUICommand returns the command `ui`.
@@ -46,13 +76,15 @@ func NewUICommand(f *session.Factory) *cobra.Command {
 		Example: "  kubectl skyhook ui\n" +
 			"  kubectl skyhook ui --no-open --port 8900\n" +
 			"  kubectl skyhook ui --allow-changes --context production\n" +
-			"  kubectl skyhook ui --from dump.yaml",
+			"  kubectl skyhook ui --from dump.yaml\n" +
+			"  kubectl skyhook ui --sample",
 		Args: output.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.from.AddFromFlag(cmd)
 	cmd.Flags().IntVar(&o.port, "port", 0, "port on 127.0.0.1; 0 for any free one")
 	cmd.Flags().BoolVar(&o.noOpen, "no-open", false, "print the address without opening a browser")
+	cmd.Flags().BoolVar(&o.sample, "sample", false, "show a fleet of 600 nodes that the plugin brings, without a cluster")
 	cmd.Flags().BoolVar(&o.allow, "allow-changes", false, "offer to pause, resume, disable and enable Skyhooks, to approve compartments, to run packages again and to ignore nodes")
 	return cmd
 }
@@ -60,6 +92,18 @@ func NewUICommand(f *session.Factory) *cobra.Command {
 func (o *uiOptions) run(ctx context.Context) error {
 	if o.port < 0 || o.port > 65535 {
 		return fmt.Errorf("--port %d is no port: use 1 to 65535, or 0 for any free one", o.port)
+	}
+	if o.sample && o.from.From != "" {
+		return fmt.Errorf("--sample and --from exclude each other: the sample is a dump")
+	}
+	if o.sample {
+		remove, err := o.writeSample()
+		if remove != nil {
+			defer remove()
+		}
+		if err != nil {
+			return fmt.Errorf("writing the sample to a file: %w", err)
+		}
 	}
 	if o.allow && o.from.From != "" {
 		return fmt.Errorf("--allow-changes and --from exclude each other: a dump cannot be changed")
