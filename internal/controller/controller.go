@@ -204,7 +204,8 @@ func setUpLoop(ctx context.Context, m *storedManager, others *otherOperators, co
 	}
 	l.cluster = cluster.New(cluster.Options{
 		Config: o.Skyhook, NodeOps: o.NodeOps, Self: o.Node, Parallel: o.Parallel,
-		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodeOps: ops, Client: direct, Workloads: watches,
+		Live: direct, Objects: direct, Cached: m.GetCache(), CachedNodeOps: ops, Workloads: watches,
+		Client: &pullSecretClient{Client: direct, namespace: o.Skyhook.Namespace},
 		Stores: cluster.Stores{
 			Nodes:      func() []*corev1.Node { return listStored[*corev1.Node](m.stores) },
 			Pods:       func() []*corev1.Pod { return listStored[*corev1.Pod](m.stores) },

@@ -66,8 +66,11 @@ package controller
 // Compact pods are told by an annotation to end before their next stage.
 // +kubebuilder:rbac:groups="",namespace=skyhook,resources=pods,verbs=patch
 //
-// The ConfigMaps that pods mount, and the lease of the leader. Kubelets read Secrets, not the operator.
+// The ConfigMaps that pods mount, and the lease of the leader.
 // +kubebuilder:rbac:groups="",namespace=skyhook,resources=configmaps,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=skyhook,resources=leases,verbs=get;create;update
+//
+// Pods name the default Secret for pulling images only while it exists. Kubelets read Secrets, not the operator: it asks for the name.
+// +kubebuilder:rbac:groups="",namespace=skyhook,resources=secrets,resourceNames=node-init-secret,verbs=get
 
 //go:generate go tool -modfile=../../go.tools.mod controller-gen rbac:roleName=operator paths=. output:rbac:dir=../../chart/files/rbac

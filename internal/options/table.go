@@ -52,7 +52,7 @@ func (o *Options) Table() []*Option {
 		{Flag: "kairos-labels", Env: "KAIROS_LABELS", Default: "true", target: &o.KairosLabels,
 			Help: "check once for each boot of a node whether it runs Kairos, by a pod that reads its /etc, and label it if so"},
 		{Flag: "image-pull-secret", Env: "IMAGE_PULL_SECRET", target: &o.ImagePullSecret, check: checkSecrets,
-			Help: "names of Secrets in the namespace with credentials for registries, separated by commas; empty for none"},
+			Help: "names of Secrets in the namespace with credentials for registries, separated by commas; empty for none. Pods name node-init-secret only while it exists"},
 		{Flag: "always-pull", Env: "ALWAYS_PULL", Default: "false", target: &o.AlwaysPull,
 			Help: "pull images each time; otherwise as Kubernetes defaults it for the tag or digest"},
 		{Flag: "service-account", Env: "PACKAGE_SERVICE_ACCOUNT", target: &o.ServiceAccount,
