@@ -93,6 +93,9 @@ func (r *Run) onWrite(w Write) {
 		r.truth.limits[w.Name] = readLimit(w.After)
 		r.checkPins(w)
 	}
+	if w.Kind != Nodes && w.Subresource == "status" {
+		r.checkReasons(w)
+	}
 	if isRemoval := w.Verb == "delete" || w.Subresource == "eviction"; w.Kind == Pods && isRemoval && w.Before != nil && isProtected(decode(w.Before, &corev1.Pod{})) {
 		r.violate("protected pods never die", "the operator removes pod %s, which must not be interrupted", w.Name)
 	}
@@ -105,6 +108,20 @@ func (r *Run) onWrite(w Write) {
 			r.checkNewPull(w.After)
 		}
 		r.checkSeats("creating pod " + w.Name)
+	}
+}
+
+// checkReasons checks the conditions of a status: no reason says the opposite of its condition, and only with the profile Compatible any
+// has a second name.
+func (r *Run) checkReasons(w Write) {
+	status := nestedMap(w.After, "status")
+	conditions, _ := status["conditions"].([]any)
+	for _, c := range conditions {
+		condition := c.(content)
+		kind, isSecond := strings.CutPrefix(condition["type"].(string), v1alpha1.Group+"/")
+		if condition["status"] == "False" && condition["reason"] == kind || isSecond && nestedMap(status, "profile")["name"] == string(v1alpha1.ProfileRecommended) {
+			r.violate("conditions are plain", "%s %s has %v=%v with the reason %v", w.Kind.Kind, w.Name, condition["type"], condition["status"], condition["reason"])
+		}
 	}
 }
 

@@ -100,8 +100,8 @@ const (
 // DefaultRuntimeRequiredTaint is the taint of nodes that wait for their runtime-required Skyhooks.
 const DefaultRuntimeRequiredTaint = Group + "=runtime-required:NoSchedule"
 
-// Conditions of a Skyhook. The first five are on every kind. A condition with a legacy twin is also written under the
-// type LegacyCondition.
+// Conditions of a Skyhook. The first five are on every kind. With the profile Compatible a condition
+// with a legacy twin is also written under the type LegacyCondition.
 const (
 	ConditionAccepted    = "Accepted"    // the spec can be carried out
 	ConditionProgressing = "Progressing" // work is under way or can start
@@ -141,7 +141,7 @@ const (
 )
 
 // Reasons of the other conditions. TaintNotTolerable, NodesIgnored, ApplyPackage and DeploymentPolicyNotFound have
-// their own type as reason.
+// their own type as reason while they are true.
 const (
 	ReasonAccepted                     = "Accepted"
 	ReasonInvalidSpec                  = "InvalidSpec"
@@ -167,6 +167,9 @@ const (
 	ReasonTagMoved                     = "TagMoved"
 	ReasonNodesDrifted                 = "NodesDrifted"
 	ReasonNoDrift                      = "NoDrift"
+	ReasonTaintsTolerated              = "TaintsTolerated"
+	ReasonNoneIgnored                  = "NoneIgnored"
+	ReasonNoStageRuns                  = "NoStageRuns"
 )
 
 // Reasons of events.

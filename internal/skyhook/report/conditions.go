@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -37,25 +38,29 @@ var readyReasons = map[v1alpha1.Status]string{
 	v1alpha1.StatusDisabled: v1alpha1.ReasonDisabled, v1alpha1.StatusUnknown: v1alpha1.ReasonUnknown,
 }
 
-// twins are the conditions that are also written under their older name.
+// twins are the conditions that are also written under their older name with the profile Compatible.
 var twins = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionTaintNotTolerable, v1alpha1.ConditionNodesIgnored,
 	v1alpha1.ConditionApplyPackage, v1alpha1.ConditionDeploymentPolicyNotFound,
 }
 
 // conditionWriter collects conditions, some of them under two names.
-type conditionWriter struct{ policy.ConditionSet }
+type conditionWriter struct {
+	policy.ConditionSet
+	hasTwins bool
+}
 
 func (t *conditionWriter) set(kind string, yes bool, reason, message string) {
 	t.Set(kind, yes, reason, message)
-	if slices.Contains(twins, kind) {
+	if t.hasTwins && slices.Contains(twins, kind) {
 		t.Set(v1alpha1.LegacyCondition(kind), yes, reason, message)
 	}
 }
 
 // setConditions fills in all conditions in a fixed order, and the verdict.
 func (rep Reporter) setConditions(is *v1alpha1.SkyhookStatus, nodes []nodeStatus, groups []rollout.GroupReport) {
-	t := &conditionWriter{policy.ConditionSet{Stored: rep.Stored.Conditions, Generation: rep.Facts.Skyhook.Generation, Now: rep.Facts.Now}}
+	isCompatible := rep.Facts.Skyhook.Spec.Profile != v1alpha1.ProfileRecommended
+	t := &conditionWriter{policy.ConditionSet{Stored: rep.Stored.Conditions, Generation: rep.Facts.Skyhook.Generation, Now: rep.Facts.Now}, isCompatible}
 	rep.setAccepted(t)
 	complete := int(is.NodeCounts[v1alpha1.StatusComplete]) == len(nodes) && rep.Rollout.Broken == nil
 	busy := is.Status == v1alpha1.StatusInProgress || is.Status == v1alpha1.StatusErroring || is.Status == v1alpha1.StatusWaiting
@@ -70,10 +75,12 @@ func (rep Reporter) setConditions(is *v1alpha1.SkyhookStatus, nodes []nodeStatus
 		reason = v1alpha1.ReasonRolledBack
 	}
 	t.set(v1alpha1.ConditionReady, complete, reason, message)
-	rep.setTransition(t, is, complete, message)
+	if isCompatible {
+		rep.setTransition(t, is, complete, message)
+	}
 	rep.setNodeConditions(t, nodes)
 	rep.setDrain(t, nodes)
-	rep.setApplyPaused(t)
+	rep.setApplyPackage(t, is.NodeCounts[v1alpha1.StatusInProgress] > 0)
 	rep.setImagesPinned(t, is.Internal.ImagePins)
 	rep.setDrifted(t)
 	rep.setUnlimited(t)
@@ -233,16 +240,16 @@ func (rep Reporter) setNodeConditions(t *conditionWriter, nodes []nodeStatus) {
 			byReason[b.Reason] = append(byReason[b.Reason], n.name)
 		}
 	}
-	tell := func(kind string, names []string, words, none string) {
+	tell := func(kind string, names []string, words, reason, none string) {
 		slices.Sort(names)
 		if len(names) == 0 {
-			t.set(kind, false, kind, none)
+			t.set(kind, false, reason, none)
 			return
 		}
 		t.set(kind, true, kind, words+": "+formatNames(names))
 	}
-	tell(v1alpha1.ConditionTaintNotTolerable, byReason[rollout.ReasonTaintNotTolerated], "taints are not tolerated on", "every taint is tolerated")
-	tell(v1alpha1.ConditionNodesIgnored, byReason[rollout.ReasonIgnored], "the label "+v1alpha1.LabelIgnore+" excludes", "no node is excluded")
+	tell(v1alpha1.ConditionTaintNotTolerable, byReason[rollout.ReasonTaintNotTolerated], "taints are not tolerated on", v1alpha1.ReasonTaintsTolerated, "every taint is tolerated")
+	tell(v1alpha1.ConditionNodesIgnored, byReason[rollout.ReasonIgnored], "the label "+v1alpha1.LabelIgnore+" excludes", v1alpha1.ReasonNoneIgnored, "no node is excluded")
 	if names := byReason[rollout.ReasonStateUnreadable]; len(names) > 0 {
 		slices.Sort(names)
 		var list []string
@@ -265,8 +272,8 @@ func (rep Reporter) setNodeConditions(t *conditionWriter, nodes []nodeStatus) {
 	}
 }
 
-// setApplyPaused names the pod that started last, until another one starts.
-func (rep Reporter) setApplyPaused(t *conditionWriter) {
+// setApplyPackage names the pod that started last, until another one starts or no node is in progress.
+func (rep Reporter) setApplyPackage(t *conditionWriter, isInProgress bool) {
 	var last *podstate.Pod
 	var where string
 	for _, on := range rep.Targets {
@@ -280,8 +287,10 @@ func (rep Reporter) setApplyPaused(t *conditionWriter) {
 	case last != nil:
 		t.set(v1alpha1.ConditionApplyPackage, true, v1alpha1.ConditionApplyPackage,
 			fmt.Sprintf("package %s %s, stage %s, on node %s", last.Tag.Name, last.Tag.Version, last.Tag.Stage, where))
+	case old != nil && isInProgress:
+		t.set(v1alpha1.ConditionApplyPackage, old.Status == metav1.ConditionTrue, old.Reason, old.Message)
 	case old != nil:
-		t.set(v1alpha1.ConditionApplyPackage, true, v1alpha1.ConditionApplyPackage, old.Message)
+		t.set(v1alpha1.ConditionApplyPackage, false, v1alpha1.ReasonNoStageRuns, "no stage runs on any node")
 	}
 }
 
