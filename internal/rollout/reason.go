@@ -42,7 +42,7 @@ const (
 	ReasonPulling             Reason = "Pulling" // its images are pulled before it is admitted
 	ReasonKubeletRejected     Reason = "KubeletRejected"
 	ReasonRefused             Reason = "Refused" // the API server or an admission policy refused a request
-	ReasonPodLost             Reason = "PodLost" // the object was deleted before it finished
+	ReasonPodLost             Reason = "PodLost" // another client deletes the object before it finished, or its node shut down
 	ReasonStageFailed         Reason = "StageFailed"
 	ReasonDefinitionChanged   Reason = "DefinitionChanged" // a task runs with an earlier definition
 	ReasonDeadline            Reason = "Deadline"
@@ -67,7 +67,7 @@ const (
 	ReasonOwed       Reason = "Owed"       // the target has pending work and a slot is free
 	ReasonQuiet      Reason = "Quiet"      // a task needs the node drained
 	ReasonEnded      Reason = "Ended"      // the object of a task has finished
-	ReasonReplaced   Reason = "Replaced"   // the definition changed
+	ReasonReplaced   Reason = "Replaced"   // the operator deletes an object that nobody needs, or for another one
 	ReasonLeft       Reason = "Left"       // the node is no longer selected
 	ReasonNewNode    Reason = "NewNode"    // the node is new
 	ReasonNodeBooted Reason = "NodeBooted" // packages are applied again because the node booted

@@ -174,7 +174,7 @@ func (c *nodeCompiler) waitForName(w *plan.Diff, st *plan.Step, task *rollout.Ta
 	for _, pod := range c.pods.Work {
 		if slices.Contains(names, pod.Name) && (pod.Leaving || pod.Parts != nil || !w.IsCurrentPod(pod)) {
 			task.Object.Leaving = true
-			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + pod.Name + " has to go first", About: "Pod " + c.facts.Config.Namespace + "/" + pod.Name}
+			task.Why = &rollout.Why{Reason: rollout.ReasonReplaced, Text: "an earlier pod " + pod.Name + " has to go first", About: "Pod " + c.facts.Config.Namespace + "/" + pod.Name}
 		}
 	}
 }
@@ -185,7 +185,12 @@ func (c *nodeCompiler) applyPod(w *plan.Diff, st *plan.Step, e plan.Entry, pod *
 	if pod.State == podstate.Succeeded && !st.IsInterrupt() { // an interrupt ends when it is proven, and is recorded at once
 		task.Attempts.Ended = pod.Ended
 	}
-	if pod.Why != nil || pod.State == podstate.Succeeded {
+	isGoing := pod.Leaving && pod.State != podstate.Succeeded
+	switch {
+	case isGoing && task.Why != nil: // it failed: that is why the operator deleted it
+	case isGoing && c.isOutdated(w, st, e, pod):
+		task.Why = &rollout.Why{Reason: rollout.ReasonReplaced, Text: pod.Why.Text, About: pod.Why.About}
+	case pod.Why != nil || pod.State == podstate.Succeeded:
 		task.Why = pod.Why
 	}
 	task.Object.Unpulled = pod.CannotPull()

@@ -93,7 +93,7 @@ func (t *target) preflightTask() (task rollout.Task, skips bool) {
 	}
 	if p.Annotations[nodeop.AnnotationNodeUID] != t.node.UID || task.Recorded == rollout.StatePending {
 		task.Object.Leaving = true
-		task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier pod " + name + " has to go first", About: nodeop.PrefixPod + p.Namespace + "/" + name}
+		task.Why = &rollout.Why{Reason: rollout.ReasonReplaced, Text: "an earlier pod " + name + " has to go first", About: nodeop.PrefixPod + p.Namespace + "/" + name}
 		return task, false
 	}
 	if task.Recorded == rollout.StateFailing {
@@ -181,7 +181,7 @@ func (t *target) commandTask() rollout.Task {
 	case rollout.StatePending:
 		if old := t.objects.findUnfinishedJob(); old != nil {
 			task.Object.Leaving = true
-			task.Why = &rollout.Why{Reason: rollout.ReasonPodLost, Text: "an earlier job " + old.Name + " has to go first", About: t.aboutJob(old.Name)}
+			task.Why = &rollout.Why{Reason: rollout.ReasonReplaced, Text: "an earlier job " + old.Name + " has to go first", About: t.aboutJob(old.Name)}
 		}
 		return task
 	}

@@ -216,7 +216,7 @@ func (s starter) startTask(k *boardTask) *rollout.Action {
 	case k.failures > 0:
 		why = rollout.Why{Reason: rollout.ReasonRetry, Text: k.Title() + ", attempt " + strconv.Itoa(k.failures+1)}
 	case k.Lost:
-		why = rollout.Why{Reason: rollout.ReasonPodLost, Text: k.Title() + " again: its object is gone"}
+		why.Text += " again: its object is gone"
 	}
 	s.reserveExclusive(k)
 	k.planned, k.isBusy = rollout.StateRunning, true
