@@ -444,11 +444,11 @@ spec:
   packages: {tuning: {version: 1.0.0, image: registry.example/packages/tuning}}
 `)
 	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace, "--allow-changes")
-	command := `data-command="kubectl skyhook approve skyhook/demo __default__ --operator-namespace ` + w.Namespace + `"`
+	command := `data-command="kubectl skyhook approve skyhook/demo default --operator-namespace ` + w.Namespace + `"`
 	if _, page := s.get("/rollouts/skyhook/demo", "text/html"); !strings.Contains(string(page), command) {
 		t.Errorf("the page does not offer %s:\n%s", command, page)
 	}
-	if status, body := s.post("/changes", `{"verb":"approve","skyhook":"skyhook/demo","compartment":"__default__"}`); status != http.StatusOK || !strings.Contains(body, "begins now: 1 node: n1") {
+	if status, body := s.post("/changes", `{"verb":"approve","skyhook":"skyhook/demo","compartment":"default"}`); status != http.StatusOK || !strings.Contains(body, "begins now: 1 node: n1") {
 		t.Errorf("%d: %s", status, body)
 	}
 	if text := w.GetSkyhook("demo").Annotations[v1alpha1.AnnotationApprovals]; !strings.Contains(text, `"__default__":{"revision":"`) {

@@ -37,7 +37,7 @@ func TestWaves(t *testing.T) {
 			return ready != nil && strings.HasPrefix(ready.Message, "1/3 nodes complete") && strings.Contains(ready.Message, reason)
 		}
 	}
-	w.Eventually("the canary is complete, and an approval is waited for", waits("(kubectl skyhook approve skyhook/driver __default__)"))
+	w.Eventually("the canary is complete, and an approval is waited for", waits("(kubectl skyhook approve skyhook/driver default)"))
 	if began := w.CountAdmitted(); began != 0 {
 		t.Errorf("%d nodes are in progress without an approval", began)
 	}

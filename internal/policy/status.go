@@ -135,7 +135,7 @@ func (b *statusBuilder) addReady(s *Standing) {
 		waiting = b.findGroup(func(g *rollout.GroupReport) bool { return g.Why != nil })
 	}
 	if waiting != nil {
-		message += "; " + waiting.Group.Compartment + ": " + waiting.Why.Text
+		message += "; " + waiting.Group.Name() + ": " + waiting.Why.Text
 		if waiting.Why.Reason == rollout.ReasonApproval {
 			message += " (" + waiting.Why.Remedy("", "", "") + ")"
 		}
@@ -170,7 +170,7 @@ func (b *statusBuilder) addStopped(s *Standing) {
 	if gate := stopped.Memory.StoppedBy; gate != "" {
 		reason, text = v1alpha1.ReasonHealthGate, DescribeGateStop(gate)
 	}
-	s.Failed = &rollout.Why{Reason: rollout.Reason(reason), Text: stopped.Group.Compartment + ": " + text}
+	s.Failed = &rollout.Why{Reason: rollout.Reason(reason), Text: stopped.Group.Name() + ": " + text}
 	b.conditions.Set(v1alpha1.ConditionRolloutStopped, true, reason, s.Failed.Text)
 }
 

@@ -92,6 +92,14 @@ func (g GroupRef) String() string {
 	return g.Owner.String() + "/" + g.Compartment
 }
 
+// Name is the compartment as people write it: that of the nodes which no compartment selects is the default.
+func (g GroupRef) Name() string {
+	if g.Compartment == "__default__" {
+		return "default"
+	}
+	return g.Compartment
+}
+
 // Compare orders references like their stored forms.
 func (g GroupRef) Compare(other GroupRef) int {
 	if g == other {

@@ -113,7 +113,7 @@ func (w Why) describePod() string {
 // describeGroup returns the group that a reason is about as arguments of the plugin: "skyhook/demo rest".
 func (w Why) describeGroup() string {
 	g := ParseGroupRef(w.About)
-	name := g.Compartment
+	name := g.Name()
 	if strings.ContainsFunc(name, needsQuotes) {
 		name = "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 	}

@@ -31,17 +31,17 @@ func (v *Cluster) FindApprovable(arg, compartment string) (*rollout.Group, error
 		if g.Ref.Owner != owner {
 			continue
 		}
-		all = append(all, g.Ref.Compartment)
+		all = append(all, g.Ref.Name())
 		if !g.Approval.Required {
 			continue
 		}
-		approvable = append(approvable, g.Ref.Compartment)
-		if g.Ref.Compartment == compartment {
+		approvable = append(approvable, g.Ref.Name())
+		if g.Ref.Compartment == compartment || g.Ref.Name() == compartment {
 			return g, nil
 		}
 	}
 	switch {
-	case !slices.Contains(all, compartment):
+	case !slices.Contains(all, compartment) && compartment != v1alpha1.DefaultCompartment:
 		return nil, fmt.Errorf("%s has no compartment %s: there are %s", owner.Title(), compartment, output.List(all, 10))
 	case len(approvable) == 0:
 		return nil, fmt.Errorf("compartment %s of %s needs no approval, and neither does another: approval: Required in the DeploymentPolicy asks for one", compartment, owner.Title())

@@ -39,7 +39,7 @@ func (b *planBuilder) listCompartments(r *rollout.Rollout) []CompartmentPlan {
 	for ref, g := range groups {
 		c := CompartmentPlan{Order: findOrder(groups, orders, ref), Name: groupName(r, ref), Approval: g.Approval.Required, Nodes: []string{}}
 		for _, before := range g.After {
-			c.After = append(c.After, before.Compartment)
+			c.After = append(c.After, before.Name())
 		}
 		b.addMembers(&c, r, ref)
 		out = append(out, c)

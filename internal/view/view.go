@@ -132,9 +132,9 @@ func ShortName(ref rollout.Ref) string {
 // groupName returns the name of a group, without its owner when that is the rollout.
 func groupName(r *rollout.Rollout, group rollout.GroupRef) string {
 	if group.Owner == r.Ref {
-		return group.Compartment
+		return group.Name()
 	}
-	return group.String()
+	return group.Owner.String() + "/" + group.Name()
 }
 
 // ReportOf returns what the plan reports on a rollout; nil for nothing.

@@ -195,7 +195,7 @@ func drawWaves(t *testing.T, s simulation) string {
 	waves := s.Rollouts[0].Waves
 	for i, w := range waves {
 		name := w.Group
-		if w.Group == "__default__" {
+		if w.Group == "default" {
 			name = fmt.Sprintf("batch %d", i)
 		}
 		if i == 1 {

@@ -88,7 +88,7 @@ use the page below, or another terminal:
   export PATH=%s:$PATH KUBECONFIG=%s
   kubectl skyhook status tuning
   kubectl skyhook why tuning
-  kubectl skyhook approve tuning __default__
+  kubectl skyhook approve tuning default
   kubectl skyhook why %s      # this node is broken
 
 Nothing runs on your machine but these processes. Ctrl-C ends and removes everything.

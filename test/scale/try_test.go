@@ -70,7 +70,7 @@ func TestTry(t *testing.T) {
 		}
 	}
 	await("3 of 50 complete", "status", "tuning")
-	await("a person must approve compartment __default__", "why", "tuning")
-	skyhook("approve", "tuning", "__default__")
+	await("a person must approve compartment default", "why", "tuning")
+	skyhook("approve", "tuning", "default")
 	await("Read-only file system", "why", broken)
 }

@@ -41,7 +41,7 @@ func NewApproveCommand(f *session.Factory) *cobra.Command {
 			"other packages need a new one. It is an annotation, with your user name and the time, on the Skyhook or NodeOp, or on the\n" +
 			"DeploymentPolicy when its scope is Policy. --revoke takes it back: no further node starts.",
 		Example: "  kubectl skyhook approve demo rest\n" +
-			"  kubectl skyhook approve deploymentpolicy/careful __default__\n" +
+			"  kubectl skyhook approve deploymentpolicy/careful default\n" +
 			"  kubectl skyhook approve demo rest --revoke",
 		Args: output.Args("SKYHOOK", "COMPARTMENT"), ValidArgsFunction: f.CompleteSkyhooks,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,7 +87,7 @@ func (o *ApproveOptions) Run(ctx context.Context) error {
 	if g.Approval.Of == "" {
 		return fmt.Errorf("it is not known what %s rolls out: see kubectl skyhook status", g.Ref.Owner.Title())
 	}
-	out := &approval{Owner: g.Ref.Owner, Compartment: o.Compartment, Revision: g.Approval.Of, By: o.FindUser(ctx), Of: v.DescribeRevision(g), Revoked: o.revoke, DryRun: o.DryRun, suffix: o.DryRunSuffix() + "\n"}
+	out := &approval{Owner: g.Ref.Owner, Compartment: g.Ref.Compartment, Revision: g.Approval.Of, By: o.FindUser(ctx), Of: v.DescribeRevision(g), Revoked: o.revoke, DryRun: o.DryRun, suffix: o.DryRunSuffix() + "\n"}
 	if err := o.write(ctx, c, out); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func newOwner(owner rollout.Ref) client.Object {
 }
 
 func (a *approval) formatText() string {
-	name := fmt.Sprintf("compartment %s of %s", a.Compartment, a.Owner.Title())
+	name := fmt.Sprintf("compartment %s of %s", rollout.GroupRef{Compartment: a.Compartment}.Name(), a.Owner.Title())
 	if a.Revoked {
 		return "The approval of " + name + " is taken back: no further node starts there" + a.suffix
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
 	"github.com/skyhook-k8s/skyhook/internal/output"
+	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
 // NewRestartBatchesCommand returns the command `restart-batches`.
@@ -105,10 +106,11 @@ func (b *batchState) formatText() string {
 	}
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		row := []string{name, "-", "-", "-", "-", "-"}
+		shown := rollout.GroupRef{Compartment: name}.Name()
+		row := []string{shown, "-", "-", "-", "-", "-"}
 		if s := all[name].BatchState; s != nil {
 			row = []string{
-				name, strconv.Itoa(int(s.CurrentBatch)), strconv.FormatBool(s.ShouldStop), strconv.Itoa(int(s.ConsecutiveFailures)),
+				shown, strconv.Itoa(int(s.CurrentBatch)), strconv.FormatBool(s.ShouldStop), strconv.Itoa(int(s.ConsecutiveFailures)),
 				strconv.Itoa(int(s.CompletedNodes)), strconv.Itoa(int(s.FailedNodes)),
 			}
 		}

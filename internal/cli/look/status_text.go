@@ -146,9 +146,9 @@ func formatGroups(s *view.RolloutStatus, p *output.Printer, wide bool) string {
 	header := []string{"COMPARTMENT", "PROGRESS", "DONE", "FAILED", "BUSY", "BATCH", "WHY"}
 	var rows [][]string
 	for _, g := range groups {
-		budget, batch := strconv.Itoa(g.Budget), "-"
+		busy, batch := fmt.Sprintf("%d/%d", g.Busy, g.Budget), "-"
 		if g.Budget == rollout.Unlimited {
-			budget = "all"
+			busy = fmt.Sprintf("%d, all at once", g.Busy)
 		}
 		if g.Batch > 0 {
 			batch = strconv.Itoa(g.Batch)
@@ -158,7 +158,7 @@ func formatGroups(s *view.RolloutStatus, p *output.Printer, wide bool) string {
 		}
 		rows = append(rows, []string{
 			g.Name, formatBar(g.Complete, g.Nodes, 10), fmt.Sprintf("%d/%d", g.Complete, g.Nodes), strconv.Itoa(g.Failed),
-			fmt.Sprintf("%d/%s", g.Busy, budget), batch, g.Why,
+			busy, batch, g.Why,
 		})
 	}
 	text := "\n" + session.Indent(output.FormatTable(header, p.ClipLastColumn(header, rows, 80, 2), p.Painter()))

@@ -71,7 +71,7 @@ func (s *uiSource) offersOfRollout(r *rollout.Rollout) []ui.Offer {
 	}
 	var out []ui.Offer
 	for _, c := range s.findUnapproved(r) {
-		out = append(out, s.offer("Approve "+c.Compartment, ui.Change{Verb: changeApprove, Skyhook: strings.ToLower(c.Owner.Kind) + "/" + c.Owner.Path(), Compartment: c.Compartment}))
+		out = append(out, s.offer("Approve "+c.Name(), ui.Change{Verb: changeApprove, Skyhook: strings.ToLower(c.Owner.Kind) + "/" + c.Owner.Path(), Compartment: c.Name()}))
 	}
 	hook := s.view.SkyhookOf(r)
 	if hook == nil {

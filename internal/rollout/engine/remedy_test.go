@@ -66,7 +66,7 @@ func TestApprovalRemedy(t *testing.T) {
 	for about, want := range map[string]string{
 		"Skyhook/demo/rest":                  "kubectl skyhook approve skyhook/demo rest",
 		"DeploymentPolicy/careful/2. it's":   `kubectl skyhook approve deploymentpolicy/careful '2. it'\''s'`,
-		"NodeOp/ops/reboot/__default__":      "kubectl skyhook approve nodeop/ops/reboot __default__",
+		"NodeOp/ops/reboot/__default__":      "kubectl skyhook approve nodeop/ops/reboot default",
 		"Skyhook/demo/$(touch x);echo `id`":  "kubectl skyhook approve skyhook/demo '$(touch x);echo `id`'",
 		"DeploymentPolicy/careful/canary-10": "kubectl skyhook approve deploymentpolicy/careful canary-10",
 	} {

@@ -229,7 +229,7 @@ func (g groupReasons) behindWave(r *rolloutState) *rollout.Why {
 }
 
 func (g groupReasons) describeWave(before *groupState, open openTargets) string {
-	name := "compartment " + before.Ref.Compartment
+	name := "compartment " + before.Ref.Name()
 	switch {
 	case before.wave.missing:
 		return name + ", which comes before this one, does not exist"
@@ -251,7 +251,7 @@ func (g groupReasons) describeWave(before *groupState, open openTargets) string 
 
 func (g groupReasons) unapproved() *rollout.Why {
 	return g.cached(rollout.ReasonApproval, "", func() string {
-		text := "a person must approve compartment " + g.Ref.Compartment + " of " + g.Ref.Owner.Title() + " before it begins"
+		text := "a person must approve compartment " + g.Ref.Name() + " of " + g.Ref.Owner.Title() + " before it begins"
 		switch {
 		case g.Approval.Problem != "":
 			text += ": " + g.Approval.Problem

@@ -347,9 +347,9 @@ func formatBatches(n int) string {
 // describeStopped describes the failures, or the health gate, that stopped a group.
 func (rep Reporter) describeStopped(g rollout.GroupReport, nodes []nodeStatus) (reason, text string) {
 	if gate := g.Memory.StoppedBy; gate != "" {
-		return v1alpha1.ReasonHealthGate, g.Group.Compartment + ": " + policy.DescribeGateStop(gate)
+		return v1alpha1.ReasonHealthGate, g.Group.Name() + ": " + policy.DescribeGateStop(gate)
 	}
-	text = fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Compartment, formatBatches(g.Memory.ConsecutiveFailures))
+	text = fmt.Sprintf("%s: %s failed in a row, and no further batch starts", g.Group.Name(), formatBatches(g.Memory.ConsecutiveFailures))
 	var first []string
 	for _, n := range nodes {
 		if n.status == v1alpha1.StatusErroring && rep.Rollout.Targets[n.index].Group == g.Group && len(first) < 3 {

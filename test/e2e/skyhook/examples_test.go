@@ -53,9 +53,9 @@ func TestExamples(t *testing.T) {
 		"canary.yaml":            {skyhooks: []string{"canary"}, onTheHosts: motd},
 		"waves.yaml": {skyhooks: []string{"waves"}, onTheHosts: motd, meanwhile: func(t *testing.T) {
 			requireWhy(t, plugin, "waves", "Approval")
-			out, err := cluster.Command(plugin, "approve", "waves", "__default__").CombinedOutput()
+			out, err := cluster.Command(plugin, "approve", "waves", "default").CombinedOutput()
 			if err != nil {
-				t.Fatalf("kubectl skyhook approve waves __default__: %v\n%s", err, out)
+				t.Fatalf("kubectl skyhook approve waves default: %v\n%s", err, out)
 			}
 		}},
 		"per-rack.yaml":         {skyhooks: []string{"limits", "banner"}, onTheHosts: motd},
