@@ -48,7 +48,7 @@ func TestUndo(t *testing.T) {
 		t.Errorf("status does not show revisions:\n%s", status)
 	}
 	table := s.run(0, "history", "demo")
-	for _, want := range []string{"REVISION     NODES  AGE", "2 (current)  2 ", "tuning:1.1.0  newer", "tuning:1.0.0  first"} {
+	for _, want := range []string{"REVISION     NODES  AGE", "2 (current)  2 ", "tuning:1.1.0  tuning 1.0.0 to 1.1.0  newer", "tuning:1.0.0  -                      first"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("history does not show %q:\n%s", want, table)
 		}

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,6 +38,7 @@ type Revision struct {
 	ChangeCause string                      `json:"changeCause,omitempty"`
 	Packages    map[string]v1alpha1.Package `json:"packages"`
 	Images      []revisionImage             `json:"images,omitempty"`
+	Changes     []string                    `json:"changes,omitempty"` // since the revision before it
 
 	pins []v1alpha1.ImagePin // that the ControllerRevision has
 }
@@ -69,6 +71,55 @@ func (r *Revisions) NewRevision(from *appsv1.ControllerRevision) (Revision, erro
 		out.Images = append(out.Images, revisionImage{Package: pin.Package, Image: pin.Image + "@" + pin.Digest, Node: pin.Node})
 	}
 	return out, nil
+}
+
+// CompareAll notes of each revision how it differs from the one before it.
+func (r *Revisions) CompareAll() {
+	for i := range len(r.All) - 1 {
+		r.All[i].Changes = listChanges(r.All[i+1].Packages, r.All[i].Packages)
+	}
+}
+
+// listChanges says which packages were added or removed, and which fields of others have changed.
+func listChanges(before, after map[string]v1alpha1.Package) []string {
+	var out []string
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		from, had := before[name]
+		to, has := after[name]
+		switch fields := changedFields(from, to); {
+		case !had:
+			out = append(out, name+" added")
+		case !has:
+			out = append(out, name+" removed")
+		case from.Version != to.Version:
+			fields[slices.Index(fields, "version")] = fmt.Sprintf("%s to %s", from.Version, to.Version)
+			fallthrough
+		case len(fields) > 0:
+			out = append(out, name+" "+strings.Join(fields, ", "))
+		}
+	}
+	return out
+}
+
+// changedFields lists the fields of a package that differ, as they are written in a Skyhook.
+func changedFields(from, to v1alpha1.Package) (out []string) {
+	a, b := fieldsOf(from), fieldsOf(to)
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if string(a[name]) != string(b[name]) {
+			out = append(out, name)
+		}
+		delete(a, name)
+	}
+	return append(out, slices.Sorted(maps.Keys(a))...)
+}
+
+func fieldsOf(p v1alpha1.Package) (out map[string]json.RawMessage) {
+	if text, err := json.Marshal(p); err == nil {
+		_ = json.Unmarshal(text, &out) // what was marshalled can be read
+	}
+	return out
 }
 
 // PinsAfter returns the digests by which nodes pull once the spec has the packages of a revision: see skyhook.Compiled.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +24,8 @@ func NewHistoryCommand(f *session.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history SKYHOOK",
 		Short: "Show the revisions of a Skyhook",
-		Long: "Show the revisions of a Skyhook: the sets of packages that began to roll out, how many nodes have which, and why each was\n" +
-			"made (the annotation kubernetes.io/change-cause of the Skyhook at that time).\n\n" +
+		Long: "Show the revisions of a Skyhook: the sets of packages that began to roll out, how many nodes have which, what changed with each,\n" +
+			"and why (the annotation kubernetes.io/change-cause of the Skyhook at that time).\n\n" +
 			"With pinImages it shows the digests that were recorded for the images of each, with -o wide in full. With --revision it shows the\n" +
 			"packages of one, and the digests of their images.",
 		Example: "  kubectl skyhook history demo\n" +
@@ -65,7 +66,7 @@ func formatRevisionTable(r *view.Revisions, f *session.Factory, wide bool) strin
 	if wide {
 		header = append(header, "NAME")
 	}
-	header = append(header, "CHANGE-CAUSE")
+	header = append(header, "CHANGES", "CHANGE-CAUSE")
 	var rows [][]string
 	for _, one := range r.All {
 		number := strconv.FormatInt(one.Revision, 10)
@@ -79,7 +80,7 @@ func formatRevisionTable(r *view.Revisions, f *session.Factory, wide bool) strin
 		if wide {
 			row = append(row, one.Name)
 		}
-		rows = append(rows, append(row, cmp.Or(one.ChangeCause, "<none>")))
+		rows = append(rows, append(row, cmp.Or(strings.Join(one.Changes, "; "), "-"), cmp.Or(one.ChangeCause, "<none>")))
 	}
 	return output.FormatTable(header, f.ClipLastColumn(header, rows, 200, 0), f.Painter())
 }

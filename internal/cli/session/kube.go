@@ -126,5 +126,6 @@ func ReadRevisions(ctx context.Context, f *Factory, name string) (client.Client,
 		return nil, nil, fmt.Errorf("there are no revisions of Skyhook %s in namespace %s: none has begun to roll out, its operator does not record them, or another operator does: name its namespace with --operator-namespace", name, f.Namespace(ctx))
 	}
 	slices.SortFunc(out.All, func(a, b view.Revision) int { return cmp.Compare(b.Revision, a.Revision) })
+	out.CompareAll()
 	return c, out, nil
 }
