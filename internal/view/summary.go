@@ -33,6 +33,7 @@ type RolloutStatus struct {
 	Failing    int                 `json:"failing"`
 	Waiting    int                 `json:"waiting"`
 	Blocked    int                 `json:"blocked"`
+	Skipped    []reasonCount       `json:"skipped,omitempty"` // nodes of a NodeOp whose check found nothing to do; not among the complete ones
 	Left       string              `json:"timeLeft,omitempty"`
 	PerHour    float64             `json:"nodesPerHour,omitempty"`
 	Groups     []groupStatus       `json:"groups"`
@@ -98,7 +99,7 @@ func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 		s.Problem = r.Broken.Text
 	}
 	report := v.ReportOf(r.Ref)
-	s.addVerdicts(r, report.Verdicts)
+	s.addVerdicts(v, r, report.Verdicts)
 	s.Drains = describeDrains(v.Snapshot.Now, report.Draining)
 	s.addGroups(v, r)
 	if !r.Paused { // a paused rollout has no estimate
@@ -111,6 +112,7 @@ func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 			s.Outcome = opreport.Status(v.Compiled.NodeOp(op), *report, v.Plan.Groups).Outcome
 		}
 		s.Status = s.deriveStatus(r)
+		s.takeOutSkipped(v.NodeOpOf(r))
 		return s
 	}
 	s.setExpected(hook.Status.EstimatedCompletion, v.Snapshot.Now)
@@ -125,6 +127,36 @@ func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 	return s
 }
 
+// takeOutSkipped lists the nodes that a check skipped, by the reason that it gave, and does not count them as complete.
+func (s *RolloutStatus) takeOutSkipped(op *nodeopv1.NodeOp) {
+	if op == nil {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
+		entry := op.Status.NodeStatuses[name]
+		if !nodeop.IsEntrySkipped(entry) || s.Complete == 0 {
+			continue
+		}
+		text := strings.TrimPrefix(entry.Message, nodeop.PrefixSkipped)
+		at := slices.IndexFunc(s.Skipped, func(c reasonCount) bool { return c.Text == text })
+		if at < 0 {
+			at = len(s.Skipped)
+			s.Skipped = append(s.Skipped, reasonCount{Reason: "Skipped", Text: text})
+		}
+		c := &s.Skipped[at]
+		s.Complete, c.Nodes = s.Complete-1, c.Nodes+1
+		c.First = append(c.First, name)[:min(len(c.First)+1, 3)]
+	}
+}
+
+// CountSkipped counts the nodes that a check skipped.
+func (s *RolloutStatus) CountSkipped() (n int) {
+	for _, c := range s.Skipped {
+		n += c.Nodes
+	}
+	return n
+}
+
 // setExpected notes when a rollout should be complete. A time that has passed says only that no operator corrected it.
 func (s *RolloutStatus) setExpected(at *metav1.Time, now time.Time) {
 	if at == nil || !at.After(now) {
@@ -134,7 +166,7 @@ func (s *RolloutStatus) setExpected(at *metav1.Time, now time.Time) {
 }
 
 // addVerdicts counts nodes by phase and reason, and lists failures and running tasks.
-func (s *RolloutStatus) addVerdicts(r *rollout.Rollout, verdicts []rollout.Verdict) {
+func (s *RolloutStatus) addVerdicts(v *Cluster, r *rollout.Rollout, verdicts []rollout.Verdict) {
 	var waiting []rollout.Verdict
 	running := map[string][]string{} // nodes by task
 	for i, verdict := range verdicts {
@@ -148,6 +180,9 @@ func (s *RolloutStatus) addVerdicts(r *rollout.Rollout, verdicts []rollout.Verdi
 			s.Complete++
 			if at := timeOrNil(t.Visit.FinishedAt); at != nil && (s.FinishedAt == nil || at.After(*s.FinishedAt)) {
 				s.FinishedAt = at
+			}
+			if verdict.Why.Reason == rollout.ReasonSoak {
+				waiting = append(waiting, addSoakLeft(v, t.Group, verdict))
 			}
 			continue
 		case rollout.PhaseFailing, rollout.PhaseFailed:
@@ -182,6 +217,15 @@ func (s *RolloutStatus) addVerdicts(r *rollout.Rollout, verdicts []rollout.Verdi
 		}
 		return cmp.Compare(b.Attempts, a.Attempts)
 	})
+}
+
+// addSoakLeft says how long a node must still be ready before it counts. One that is not ready has no such time.
+func addSoakLeft(v *Cluster, group rollout.GroupRef, verdict rollout.Verdict) rollout.Verdict {
+	at := slices.IndexFunc(v.Snapshot.Groups, func(g rollout.Group) bool { return g.Ref == group })
+	if left := verdict.Why.Since.Add(v.Snapshot.Groups[at].Soak).Sub(v.Snapshot.Now); left > 0 {
+		verdict.Why.Text += ", " + FormatDuration(left) + " from now"
+	}
+	return verdict
 }
 
 func boolToInt(b bool) int {
@@ -287,6 +331,7 @@ func summarizeEnded(op *nodeopv1.NodeOp) RolloutStatus {
 	if op.Status.Phase == nodeopv1.PhaseFailed {
 		s.Status = "failed"
 	}
+	s.takeOutSkipped(op)
 	for _, node := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
 		n := op.Status.NodeStatuses[node]
 		if end := n.CompletionTime; end != nil && (s.FinishedAt == nil || end.After(*s.FinishedAt)) {

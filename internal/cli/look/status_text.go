@@ -38,8 +38,11 @@ func FormatOverview(p *output.Printer, all []view.RolloutStatus) string {
 		if why == "" && len(s.Reasons) > 0 {
 			why = fmt.Sprintf("%s: %s", output.Count(s.Reasons[0].Nodes, "node"), s.Reasons[0].Text)
 		}
+		if why == "" && len(s.Skipped) > 0 {
+			why = fmt.Sprintf("%s skipped: %s", output.Count(s.Skipped[0].Nodes, "node"), s.Skipped[0].Text)
+		}
 		rows = append(rows, []string{
-			view.ShortName(s.Name), string(s.Verdict), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), formatBar(s.Complete, s.Nodes, 10),
+			view.ShortName(s.Name), string(s.Verdict), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), formatBar(s.Complete+s.CountSkipped(), s.Nodes, 10),
 			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), formatTimeLeft(&s), why,
 		})
 	}
@@ -79,8 +82,9 @@ func FormatRolloutDetails(s *view.RolloutStatus, p *output.Printer, wide bool) s
 	if len(s.Packages) > 0 {
 		fmt.Fprintf(&b, "  packages  %s\n", output.List(s.Packages, 6))
 	}
+	done := s.Complete + s.CountSkipped()
 	fmt.Fprintf(&b, "  nodes     %s %d of %d complete (%s)%s\n",
-		formatBar(s.Complete, s.Nodes, barWidth), s.Complete, s.Nodes, formatPercent(s.Complete, s.Nodes), formatIncomplete(s))
+		formatBar(done, s.Nodes, barWidth), s.Complete, s.Nodes, formatPercent(done, s.Nodes), formatIncomplete(s))
 	b.WriteString(formatRevisions(s))
 	if s.PerHour > 0 {
 		fmt.Fprintf(&b, "  speed     %g nodes an hour, about %s left\n", s.PerHour, s.Left)
@@ -102,6 +106,12 @@ func FormatRolloutDetails(s *view.RolloutStatus, p *output.Printer, wide bool) s
 	}
 	for _, r := range s.Reasons[:min(len(s.Reasons), maxReasons)] {
 		fmt.Fprintf(&b, "  %5d  %s: %s (%s)\n", r.Nodes, r.Reason, r.Text, output.ListOf(r.First, r.Nodes))
+	}
+	if len(s.Skipped) > 0 {
+		b.WriteString("\nSkipped:\n")
+	}
+	for _, r := range s.Skipped[:min(len(s.Skipped), maxReasons)] {
+		fmt.Fprintf(&b, "  %5d  %s (%s)\n", r.Nodes, r.Text, output.ListOf(r.First, r.Nodes))
 	}
 	b.WriteString(formatFailures(s, wide))
 	return b.String()
@@ -127,7 +137,7 @@ func formatIncomplete(s *view.RolloutStatus) string {
 	for _, p := range []struct {
 		nodes int
 		phase string
-	}{{s.InProgress, "in progress"}, {s.Failing, "failing"}, {s.Waiting, "waiting"}, {s.Blocked, "blocked"}} {
+	}{{s.InProgress, "in progress"}, {s.Failing, "failing"}, {s.Waiting, "waiting"}, {s.Blocked, "blocked"}, {s.CountSkipped(), "skipped"}} {
 		if p.nodes > 0 {
 			text += fmt.Sprintf(", %d %s", p.nodes, p.phase)
 		}
