@@ -94,7 +94,7 @@ func newNodeOpCommand(o *nodeOpOptions, use, short, long, example string) *cobra
 	flags.BoolVar(&o.stopOnFailure, "stop-on-failure", true, "start no further node after a failure")
 	flags.BoolVar(&o.wait, "wait", true, "wait for the end, and print progress")
 	flags.BoolVar(&o.keep, "keep", false, "keep the NodeOp even if it succeeded")
-	flags.DurationVar(&o.timeout, "timeout", 0, "stop waiting after this time, while the NodeOp continues; 0 for never")
+	flags.DurationVar(&o.timeout, "timeout", time.Hour, "stop waiting after this time, while the NodeOp continues; 0 for never")
 	if o.verb != "drain" {
 		flags.BoolVar(&o.drain, "drain", o.drain, "drain the nodes first")
 	} else {

@@ -17,11 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
-// waitForEnd prints progress until the NodeOp has ended, and then its result.
+// waitForEnd prints progress, no line twice, until the NodeOp has ended, and then its result.
 func (o *nodeOpOptions) waitForEnd(ctx context.Context) error {
 	if o.timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, o.timeout)
@@ -29,20 +30,26 @@ func (o *nodeOpOptions) waitForEnd(ctx context.Context) error {
 		ctx = limited
 	}
 	op := o.nodeOp
-	printed := map[string]string{}
+	printed := map[string]bool{}
+	isNew := func(line string) bool {
+		was := printed[line]
+		printed[line] = true
+		return !was
+	}
 	for {
 		switch err := o.client.Get(ctx, client.ObjectKeyFromObject(op), op); {
 		case ctx.Err() != nil:
 			return fmt.Errorf("stopped waiting; it goes on: kubectl skyhook status nodeop/%s/%s", op.Namespace, op.Name)
 		case client.IgnoreNotFound(err) != nil:
-			o.Warn("%v; trying again", err)
+			if isNew(err.Error()) {
+				o.Warn("%v; trying again", err)
+			}
 		case err != nil:
 			return fmt.Errorf("nodeop/%s was deleted", op.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
-			if line := formatProgress(op.Status.NodeStatuses[name]); printed[name] != line {
-				printed[name] = line
-				fmt.Fprintf(o.ErrOut, "%s  %s\n", name, line)
+			if line := name + "  " + formatProgress(op.Status.NodeStatuses[name]); isNew(line) {
+				fmt.Fprintln(o.ErrOut, line)
 			}
 		}
 		if view.HasEnded(op) {
@@ -60,8 +67,12 @@ func formatProgress(s nodeopv1.NodeStatus) string {
 	if s.RebootStatus == nodeopv1.RebootPending && s.Phase == nodeopv1.PhaseCompleted {
 		line = "rebooting"
 	}
-	if s.Message != "" {
-		line += ": " + output.Clip(s.Message, 200)
+	message := s.Message
+	if nodeop.IsEntrySkipped(s) {
+		line, message = "skipped", strings.TrimPrefix(message, nodeop.PrefixSkipped)
+	}
+	if message != "" {
+		line += ": " + output.Clip(message, 200)
 	}
 	return line
 }
