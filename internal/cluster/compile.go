@@ -84,14 +84,14 @@ func compile(o *Objects, kept keptNodes, now time.Time) *Compiled {
 	policy.AddUnavailable(&c.snapshot)
 	for i := range c.snapshot.Rollouts {
 		r := &c.snapshot.Rollouts[i]
-		r.Numbering.OnTheirWay = o.inFlight.rollouts[r.Ref]
-		r.Defaults = o.Defaults[r.Ref]
+		r.Numbering.OnTheirWay, r.Defaults = o.inFlight.rollouts[r.Ref], o.Defaults[r.Ref]
 	}
 	for i := range c.snapshot.Groups {
 		c.snapshot.Groups[i].Defaults = o.Defaults[c.snapshot.Groups[i].Ref.Owner]
 	}
 	c.markFailedRequests()
 	o.durations.Measure(&c.snapshot)
+	c.snapshot.Times = rollout.NewTimes(c.snapshot.Rollouts)
 	return &Compiled{o, c.snapshot, c.skyhooks, c.nodeOps, c.problems, c.answers}
 }
 

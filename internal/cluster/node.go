@@ -211,7 +211,7 @@ func (w nodeWriter) editOf(a rollout.Action, n *node.Node) (node.Edit, error) {
 		return w.objects.Handovers[a.Rollout].Edit(a.Object, n, w.now)
 	}
 	if op := w.nodeOp(a); op != nil {
-		return oprecord.Change(a, &oprecord.Input{Operation: op.Operation, Node: n, Holds: w.objects.holds(n), Known: op.Node(a.Node), UsualVisit: op.UsualVisit, Now: op.Now})
+		return oprecord.Change(a, &oprecord.Input{Operation: op.Operation, Node: n, Holds: w.objects.holds(n), Known: op.Node(a.Node), Now: op.Now})
 	}
 	by := w.compiled.Skyhooks[a.Rollout]
 	if by == nil && (w.objects.Orphans[a.Rollout] || a.Rollout.IsZero()) {

@@ -12,10 +12,10 @@ import (
 
 // Holder is who holds nodes.
 type Holder struct {
-	Owner      rollout.Ref
-	UID        string             // of a NodeOp
-	Marks      v1alpha1.NodeMarks // that it puts on nodes
-	UsualVisit time.Duration      // how long a node is usually admitted; 0 if unknown
+	Owner    rollout.Ref
+	UID      string             // of a NodeOp
+	Marks    v1alpha1.NodeMarks // that it puts on nodes
+	Expected time.Duration      // how long the node should be held; 0 if unknown
 }
 
 // PlaceHold returns the edit that cordons the node for its holder. A new hold is recorded with record, and puts its marks on the node;
@@ -26,8 +26,8 @@ func (n *Node) PlaceHold(by Holder, holds []rollout.Hold, why string, now time.T
 		placed := n.Cordon(holds).Place(by.Owner, now).Of(by.Owner)
 		e = record(&Held{At: WholeSeconds(now), WasCordoned: placed.WasCordoned})
 		d := Description{By: by.Owner.Title(), Why: why, Since: WholeSeconds(now)}
-		if by.UsualVisit > 0 {
-			end := d.Since.Add(by.UsualVisit)
+		if by.Expected > 0 {
+			end := d.Since.Add(by.Expected)
 			d.ExpectedEnd = &end
 		}
 		e = e.Plus(n.PlaceMarks(HolderOf(by.Owner, by.UID), NewMarks(by.Marks, d))).Plus(n.restartHandover(HolderOf(by.Owner, by.UID)))

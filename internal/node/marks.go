@@ -276,12 +276,3 @@ func (n *Node) RemoveMarks() Edit {
 	}
 	return e
 }
-
-// Median returns the median of some durations; 0 of none.
-func Median(all []time.Duration) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[len(all)/2]
-}

@@ -53,6 +53,7 @@ type Step struct {
 	State string    `json:"state"` // running, failing or done
 	At    time.Time `json:"at"`    // since when
 	Seen  bool      `json:"seen,omitempty"`
+	Took  int64     `json:"took,omitempty"` // seconds, once it is done; 0 if unknown
 }
 
 // Result is how it ended on the node.
@@ -75,6 +76,25 @@ const (
 	StepFailing = "failing"
 	StepDone    = "done"
 )
+
+// Runs lists the steps that were done.
+func (r *OpRecord) Runs() []rollout.Runs {
+	var stages []rollout.StageTime
+	add := func(task string, s *Step) {
+		if s.Is(StepDone) && s.Took > 0 {
+			run := rollout.StageTime{Stage: task, Seconds: s.Took}
+			run.At = s.At.Add(-run.Took())
+			stages = append(stages, run)
+		}
+	}
+	add("preflight", r.Preflight)
+	add("command", r.Command)
+	add("reboot", r.Reboot)
+	if len(stages) == 0 {
+		return nil
+	}
+	return []rollout.Runs{{Stages: stages}}
+}
 
 // Is reports whether the step is in a state.
 func (s *Step) Is(state string) bool { return s != nil && s.State == state }

@@ -116,7 +116,7 @@ type PackageRecord struct {
 	Boot       string              `json:"boot,omitempty"`       // boot in which its last stage succeeded, or before its interrupt; when finished, the one it finished in
 	Ended      string              `json:"ended,omitempty"`      // boot in which it finished, as its agent said, if the node did not report that one then
 	Since      *time.Time          `json:"since,omitempty"`      // when this stage began, with all its attempts
-	Done       []StageTime         `json:"done,omitempty"`       // stages that succeeded since the admission; when finished, those of the last run
+	Done       []rollout.StageTime `json:"done,omitempty"`       // stages that succeeded since the admission; when finished, those of the last run
 	Attempts   int                 `json:"attempts,omitempty"`   // failed ones of this stage
 	FailedAt   *time.Time          `json:"failedAt,omitempty"`
 	Failure    *Failure            `json:"failure,omitempty"` // how the last one failed: its pod may be gone
@@ -135,21 +135,24 @@ func (p *PackageRecord) IsOf(boot string) bool {
 	return p.Boot == boot || boot != "" && p.Ended == boot
 }
 
-// StageTime is when a stage ran.
-type StageTime struct {
-	Stage   v1alpha1.Stage `json:"stage"`
-	At      time.Time      `json:"at"`               // its begin
-	Seconds int64          `json:"took"`             // with all attempts
-	Failed  int            `json:"failed,omitempty"` // attempts before the one that succeeded
-}
-
 // EndStage remembers how long the stage of a package took, and how often it failed before.
 func (p *PackageRecord) EndStage(stage v1alpha1.Stage, now time.Time) {
 	if p.Since == nil {
 		return
 	}
-	p.Done = append(slices.Clip(p.Done), StageTime{stage, *p.Since, max(0, int64(now.Sub(*p.Since).Seconds())), p.Attempts})
+	p.Done = append(slices.Clip(p.Done), rollout.StageTime{Stage: string(stage), At: *p.Since, Seconds: max(0, int64(now.Sub(*p.Since).Seconds())), Failed: p.Attempts})
 	p.Since = nil
+}
+
+// Runs lists the stages that succeeded, by package.
+func (r SkyhookRecord) Runs() (out []rollout.Runs) {
+	for key, p := range r.Packages {
+		if len(p.Done) > 0 {
+			out = append(out, rollout.Runs{Package: key, Stages: p.Done})
+		}
+	}
+	slices.SortFunc(out, func(a, b rollout.Runs) int { return cmp.Compare(a.Package, b.Package) })
+	return out
 }
 
 // Failure is how an attempt failed.

@@ -208,6 +208,7 @@ func (w *environment) pass() int {
 		s.Nodes = append(s.Nodes, m)
 	}
 	w.durations.Measure(&s)
+	s.Times = rollout.NewTimes(s.Rollouts)
 	w.last = engine.Decide(s)
 	w.durations.RecordDrains(s, w.last)
 	done := 0
@@ -287,7 +288,7 @@ func (w *environment) applyAction(c *nodeop.Compiled, a rollout.Action) {
 		return
 	}
 	e, err := record.Change(a, &record.Input{
-		Operation: c.Operation, Node: n.With(node.Edit{}), Holds: w.listHolds(n), Known: c.Node(a.Node), UsualVisit: c.UsualVisit, Now: c.Now,
+		Operation: c.Operation, Node: n.With(node.Edit{}), Holds: w.listHolds(n), Known: c.Node(a.Node), Now: c.Now,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -69,17 +69,16 @@ type Config struct {
 
 // Compiled is a NodeOp as the engine knows it, with what is needed to carry a plan out and to report about it.
 type Compiled struct {
-	Operation  *Operation
-	Now        time.Time // as in the Snapshot
-	Rollout    rollout.Rollout
-	Groups     []rollout.Group
-	Ledger     rollout.Ledger // in the status of this NodeOp; a policy of scope Policy has its own
-	Problems   []Problem
-	Edits      []node.NamedEdit // written without an action of a plan
-	Limits     []AttemptLimit   // to be set on Jobs, without an action of a plan
-	Nodes      []*Node          // that belong to the operation or did, in the order of all nodes; see Add
-	Missing    []string         // nodes that were started and do not exist any more
-	UsualVisit time.Duration    // how long a node usually takes; 0 if unknown
+	Operation *Operation
+	Now       time.Time // as in the Snapshot
+	Rollout   rollout.Rollout
+	Groups    []rollout.Group
+	Ledger    rollout.Ledger // in the status of this NodeOp; a policy of scope Policy has its own
+	Problems  []Problem
+	Edits     []node.NamedEdit // written without an action of a plan
+	Limits    []AttemptLimit   // to be set on Jobs, without an action of a plan
+	Nodes     []*Node          // that belong to the operation or did, in the order of all nodes; see Add
+	Missing   []string         // nodes that were started and do not exist any more
 
 	SharesBudget bool                   // of a policy
 	Windows      *skyhookv1.Windows     // of that policy; may be nil

@@ -51,6 +51,7 @@ type Action struct {
 	State    State         // Record: what to write
 	Attempts int           // Record: failed attempts so far
 	Took     time.Duration // Record: how long the task ran, if its object has gone on with another one
+	Expected time.Duration // Hold: how long the visit should take; 0 if unknown
 	Order    int           // Admit
 	Batch    int64         // Admit: becomes Target.Visit.Batch
 	Group    GroupRef      // Admit: becomes Target.Visit.BatchOf
@@ -130,7 +131,7 @@ type Plan struct {
 	Next        time.Time // when to decide again though nothing has changed; zero for never
 }
 
-// Completion is when a rollout should have finished, from how long its finished targets took.
+// Completion is when a rollout should have finished, by Snapshot.Times.
 type Completion struct {
 	At      time.Time     // when what is in flight ends and the others may begin; zero if unknown
 	Waiting time.Duration // what the others take after that, while they may begin

@@ -26,6 +26,7 @@ type Snapshot struct {
 	Groups   []Group
 	Ledgers  []Ledger
 	Rollouts []Rollout
+	Times    Times
 }
 
 // Node is a machine of the cluster.
@@ -207,9 +208,7 @@ type Rollout struct {
 	Announce  bool // Plan.Maintenance has its targets
 	Defaults  Defaults
 	Numbering Numbering
-	// how long a visit takes at most for nine of ten finished targets, see FindUsual; 0 if unknown
-	Usual    time.Duration
-	Rollback JointRollback
+	Rollback  JointRollback
 	// the reboot that a target owes counts for all targets on its node whose rollouts say so
 	SharesReboots bool
 	DriftLimit    int            // of targets whose node is checked for drift at the same time

@@ -3,10 +3,7 @@
 
 package rollout
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Visit is what a node records of the admissions of a target: the one that goes on, or what is kept of the latest.
 type Visit struct {
@@ -20,6 +17,7 @@ type Visit struct {
 	BatchOf        GroupRef      // Group.Ref at that admission: batches of different groups are not comparable; zero if unknown
 	FinishedAt     time.Time     // when it retired without work; zero if unknown
 	Took           time.Duration // from its last admission to FinishedAt; 0 if unknown
+	Runs           []Runs        // the last ones of its packages, also of earlier admissions
 	Skipped        bool          // retired with Skip: it counts as a final failure and is not admitted again
 }
 
@@ -31,19 +29,14 @@ type Numbering struct {
 	OnTheirWay int
 }
 
-// FindUsual returns how long visits of a rollout usually take: nine of ten finished targets took at most as long. It is 0 without
-// any.
-func FindUsual(targets []*Target) time.Duration {
-	var visits []time.Duration
-	for _, t := range targets {
-		hasWork := slices.ContainsFunc(t.Tasks, func(k Task) bool { return k.State != StateDone })
-		if isFinished := !t.Visit.Admitted && !t.Leaving && !hasWork; isFinished && t.Visit.Took > 0 {
-			visits = append(visits, t.Visit.Took)
+// LastEnd returns when the last stage of the present admission ended; zero if none has.
+func (v *Visit) LastEnd() (last time.Time) {
+	for _, runs := range v.Runs {
+		for _, s := range runs.Stages {
+			if !s.At.Before(v.AdmittedAt) {
+				last = LaterOf(last, s.At.Add(s.Took()))
+			}
 		}
 	}
-	if len(visits) == 0 {
-		return 0
-	}
-	slices.Sort(visits)
-	return visits[(9*len(visits)-1)/10]
+	return last
 }

@@ -37,7 +37,6 @@ func CompileAfter(before *Compiled, in *plan.Input) *Compiled {
 	c.warnUnlimited(count)
 	groups := newGrouping(f, in, selected)
 	c.addNodes(in, selected, groups, memoOf(before, f))
-	c.Rollout.Usual = rollout.FindUsual(c.Rollout.Targets)
 	c.Groups, c.Ledger = groups.Groups(c.Rollout.Targets), groups.Ledger()
 	c.Removed = f.Deleting && len(c.Rollout.Targets) == 0
 	return c

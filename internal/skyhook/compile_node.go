@@ -92,6 +92,7 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 			out.Visit.Took = max(0, rec.FinishedAt.Sub(*rec.At))
 		}
 	}
+	out.Visit.Runs = rec.Runs()
 	out.Proof = plan.Proofs(c.facts.Skyhook, c.facts.Policy).Compile(n, node.ProofState{Since: rec.Proving, Boot: rec.Boot, Offered: rec.Offered, Missing: c.findings})
 	out.Visit.Admitted = rec.Admitted || isAdmittedByRecord(n, on, s) || rec.Admission == 0 && len(on.State) > 0 && (on.Cordoned || len(pods) > 0)
 	if rec.At != nil {

@@ -33,11 +33,7 @@ func (c *Compiled) reporter() report.Reporter {
 // the plan (With), holds are all holds on it, including those of NodeOps. The edit of a run is written before its Object is
 // created. Change is idempotent.
 func (c *Compiled) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (node.Edit, error) {
-	r := record.Recorder{Facts: c.facts, Target: c.target(n.Name)}
-	if a.Verb == rollout.VerbHold {
-		r.Usual = c.usualVisit()
-	}
-	return r.Change(a, n, holds)
+	return record.Recorder{Facts: c.facts, Target: c.target(n.Name)}.Change(a, n, holds)
 }
 
 // Object returns the pod of a task, and of those that it runs afterwards, from the record of the node after Change for its run.

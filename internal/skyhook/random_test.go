@@ -277,6 +277,7 @@ func (l *randomRun) decide(c *Compiled) rollout.Plan {
 		snap.Rollouts[0].CopyTarget(i).Drain.PodsSeen = true
 	}
 	l.durations.Measure(&snap)
+	snap.Times = rollout.NewTimes(snap.Rollouts)
 	plan := engine.Decide(snap)
 	l.durations.RecordDrains(snap, plan)
 	return plan

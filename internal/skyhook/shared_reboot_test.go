@@ -176,7 +176,7 @@ func TestRebootsAreNotShared(t *testing.T) {
 func TestBootsBefore(t *testing.T) {
 	began := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
 	finished := func(boot string, at time.Duration) *node.PackageRecord {
-		return &node.PackageRecord{Boot: boot, Done: []node.StageTime{{Stage: v1alpha1.StageConfig, At: began.Add(at)}}}
+		return &node.PackageRecord{Boot: boot, Done: []rollout.StageTime{{Stage: "config", At: began.Add(at)}}}
 	}
 	rec := node.PackageRecord{Boot: "boot-2", Since: &began, Goal: "install"}
 	w := &plan.Diff{Rec: node.SkyhookRecord{Packages: map[string]*node.PackageRecord{

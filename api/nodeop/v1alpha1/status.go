@@ -56,7 +56,7 @@ type NodeOpStatus struct {
 	// +optional
 	Internal NodeOpMemory `json:"internal,omitzero"`
 
-	// estimatedCompletion is when the operation should be finished, from how long its finished nodes took. It is absent while that is
+	// estimatedCompletion is when the operation should be finished, from the times that nodes recorded. It is absent while that is
 	// unknown.
 	// +optional
 	EstimatedCompletion *metav1.Time `json:"estimatedCompletion,omitempty"`

@@ -117,8 +117,8 @@ type SkyhookStatus struct {
 	// +kubebuilder:validation:MaxLength=32
 	CompleteNodes string `json:"completeNodes,omitempty"`
 
-	// estimatedCompletion is when all nodes should be complete, from how long finished nodes of this rollout took. It is
-	// absent while that is unknown: before the first node has finished, while the rollout is paused, stopped or waits for
+	// estimatedCompletion is when all nodes should be complete, from the times that nodes recorded. It is
+	// absent while that is unknown: while no stage is recorded, while the rollout is paused, stopped or waits for
 	// something without a known end.
 	// +optional
 	EstimatedCompletion *metav1.Time `json:"estimatedCompletion,omitempty"`

@@ -73,10 +73,6 @@ func Compile(in *Input) *nodeop.Compiled {
 	c.addNodes()
 	c.addMissingNodes()
 	c.addGroups()
-	if c.op.Marks.Has(skyhookv1.MarkDescription) {
-		c.out.UsualVisit = findUsualVisit(c.out.Nodes)
-	}
-	c.out.Rollout.Usual = rollout.FindUsual(c.out.Rollout.Targets)
 	c.out.Removed = c.op.IsDeleting() && len(c.out.Rollout.Targets) == 0 && len(c.out.Edits) == 0
 	return c.out
 }
@@ -209,17 +205,4 @@ func (c *compiler) addMissingNodes() {
 			c.failed = name
 		}
 	}
-}
-
-// findUsualVisit returns the median of how long the nodes were admitted on which the operation completed; 0 if there are none.
-func findUsualVisit(nodes []*nodeop.Node) time.Duration {
-	var visits []time.Duration
-	for _, n := range nodes {
-		r := &n.Record
-		isDone := !r.Admitted && r.At != nil && r.Result != nil && r.Result.Phase == v1alpha1.PhaseCompleted && !r.Result.Skipped
-		if isDone {
-			visits = append(visits, r.Result.At.Sub(*r.At))
-		}
-	}
-	return node.Median(visits)
 }

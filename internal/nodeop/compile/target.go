@@ -163,6 +163,7 @@ func (t *target) compile() rollout.Target {
 		Node: t.node.Name, UID: t.node.UID, Class: t.node.OrderClass(), Leaving: t.leaving,
 		Visit: rollout.Visit{Admitted: t.rec.Admitted, Admission: t.rec.Admission, Order: t.rec.Order, Batch: t.rec.Batch, BatchOf: t.rec.Group},
 	}
+	out.Visit.Runs = t.rec.Runs()
 	if t.rec.At != nil {
 		out.Visit.LastAdmittedAt = *t.rec.At
 		if out.Visit.Admitted {

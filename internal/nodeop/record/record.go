@@ -18,12 +18,11 @@ import (
 
 // Input is what the edit of an action depends on.
 type Input struct {
-	Operation  *nodeop.Operation
-	Node       *node.Node     // as it is after the earlier actions of the plan
-	Holds      []rollout.Hold // all of them on the node
-	Known      *nodeop.Node   // nil when the node is none of the operation
-	UsualVisit time.Duration  // how long a node usually takes; 0 if unknown
-	Now        time.Time
+	Operation *nodeop.Operation
+	Node      *node.Node     // as it is after the earlier actions of the plan
+	Holds     []rollout.Hold // all of them on the node
+	Known     *nodeop.Node   // nil when the node is none of the operation
+	Now       time.Time
 }
 
 // recorder turns the actions of a plan into edits of one node.
@@ -112,7 +111,7 @@ func (r *recorder) admit(a rollout.Action) node.Edit {
 
 // placeHold cordons the node in the name of this NodeOp.
 func (r *recorder) placeHold(a rollout.Action) node.Edit {
-	by := node.Holder{Owner: r.op.Owner, UID: string(r.op.NodeOp.UID), Marks: r.op.Marks, UsualVisit: r.in.UsualVisit}
+	by := node.Holder{Owner: r.op.Owner, UID: string(r.op.NodeOp.UID), Marks: r.op.Marks, Expected: a.Expected}
 	if r.record().Held != nil {
 		return r.node.PlaceHold(by, r.in.Holds, a.Why.Text, r.in.Now, nil)
 	}
@@ -209,14 +208,17 @@ func (r *recorder) recordOutcome(a rollout.Action) node.Edit {
 			step = r.newStep(node.StepFailing)
 			setFailure(rec.Result, a.Why.Reason, failureMessage(a))
 		}
+		began := &rec.Command
 		switch a.Task {
 		case nodeop.TaskPreflight:
-			rec.Preflight = step
-		case nodeop.TaskCommand:
-			rec.Command = step
+			began = &rec.Preflight
 		case nodeop.TaskReboot:
-			rec.Reboot = step
+			began = &rec.Reboot
 		}
+		if (*began).Is(node.StepRunning) && a.State == rollout.StateDone {
+			step.Took = max(1, int64(step.At.Sub((*began).At).Seconds()))
+		}
+		*began = step
 		if known := r.in.Known; known != nil {
 			addFindings(rec, &known.Found, a)
 		}

@@ -60,7 +60,8 @@ func (p *planner) isOnSendingNode(a rollout.Action) bool {
 // draftPlan is the plan as far as it is made.
 type draftPlan struct {
 	rollout.Plan
-	now time.Time
+	now   time.Time
+	times rollout.Times
 }
 
 // addAction adds an action for a target.

@@ -47,7 +47,11 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 			return false
 		}
 		t.isHeld = true
-		d.plan.addAction(t, rollout.VerbHold, why).Ledger = t.requireLedgerWrite()
+		a := d.plan.addAction(t, rollout.VerbHold, why)
+		a.Ledger = t.requireLedgerWrite()
+		if visit := d.plan.times.Visit(t.rollout.Rollout, t.target.Tasks); visit.Basis != rollout.BasisAssumed {
+			a.Expected = visit.Median()
+		}
 	} else if !t.node.Cordoned { // it was uncordoned since
 		d.plan.addAction(t, rollout.VerbHold, why)
 	}

@@ -43,10 +43,10 @@ func (t *targetState) isEstimated() bool {
 
 // estimate returns when a rollout should have finished; zero if that is unknown.
 func (e estimator) estimate(r *rolloutState) (out rollout.Completion) {
-	if r.Usual == 0 || r.unfinished == 0 || r.Paused || r.Deleting || r.Broken != nil || r.barrier != nil {
+	if r.unfinished == 0 || r.Paused || r.Deleting || r.Broken != nil || r.barrier != nil {
 		return out
 	}
-	groups := map[*groupState]bool{}
+	groups := map[*groupState]rollout.Estimate{} // of the first target that waits
 	for i := range r.targets {
 		t := &r.targets[i]
 		if !t.isEstimated() {
@@ -56,7 +56,9 @@ func (e estimator) estimate(r *rolloutState) (out rollout.Completion) {
 			if !slices.Contains(timedWaits, t.verdict.Why.Reason) {
 				return rollout.Completion{}
 			}
-			groups[t.group] = true
+			if _, isKnown := groups[t.group]; !isKnown {
+				groups[t.group] = e.Times.Visit(r.Rollout, t.target.Tasks)
+			}
 			continue
 		}
 		ends, isKnown := e.endOf(t)
@@ -66,9 +68,9 @@ func (e estimator) estimate(r *rolloutState) (out rollout.Completion) {
 		out.At = rollout.LaterOf(out.At, ends)
 	}
 	later := time.Duration(0)
-	for g := range groups {
-		takes, begins, isKnown := e.estimateGroup(g, r)
-		if !isKnown {
+	for g, visit := range groups {
+		takes, begins, isKnown := e.estimateGroup(g, r, &visit)
+		if !isKnown || visit.Basis == rollout.BasisAssumed {
 			return rollout.Completion{}
 		}
 		out.At = rollout.LaterOf(out.At, begins)
@@ -85,24 +87,31 @@ func (e estimator) estimate(r *rolloutState) (out rollout.Completion) {
 	return out
 }
 
-// endOf estimates when a target in flight ends: after the usual time, or twice or three times as long. That does not move while time
-// passes, so that a status with it is not written again and again.
+// endOf estimates when a target in flight ends: as its work usually does, or after twice or three times as long. That does not move while
+// time passes, so that a status with it is not written again and again.
 func (e estimator) endOf(t *targetState) (ends time.Time, isKnown bool) {
-	usual, began := t.rollout.Usual, t.target.Visit.AdmittedAt
+	v := &t.target.Visit
+	visit, began := e.Times.Visit(t.rollout.Rollout, t.target.Tasks), v.AdmittedAt
 	if t.isAdmittedNow || began.IsZero() {
 		began = e.Now
 	}
-	for range maxOverdue {
-		if began = began.Add(usual); began.After(e.Now) {
-			return began, true
-		}
+	ends = began.Add(visit.Of(v.Order))
+	if last := v.LastEnd(); !last.IsZero() { // what is left follows
+		rest := e.Times.Rest(t.rollout.Rollout).Of(v.Order)
+		ends = rollout.LaterOf(ends, last.Add(visit.Of(v.Order)-rest))
 	}
-	return time.Time{}, false
+	for takes, tries := ends.Sub(began), 1; !ends.After(e.Now); tries++ {
+		if takes <= 0 || tries == maxOverdue {
+			return time.Time{}, false
+		}
+		ends = ends.Add(takes)
+	}
+	return ends, visit.Basis != rollout.BasisAssumed
 }
 
 // estimateGroup estimates when waiting targets of a group may begin, and what they take. It is unknown when the group waits for
 // a person, or for something without a known end.
-func (e estimator) estimateGroup(g *groupState, r *rolloutState) (takes time.Duration, begins time.Time, isKnown bool) {
+func (e estimator) estimateGroup(g *groupState, r *rolloutState, visit *rollout.Estimate) (takes time.Duration, begins time.Time, isKnown bool) {
 	isFrozen := g.Frozen != nil
 	if !g.isApproved(r) || g.memory.Stopped || g.Failed != nil || g.Limit == 0 || isFrozen && g.Until.IsZero() {
 		return 0, begins, false
@@ -110,14 +119,11 @@ func (e estimator) estimateGroup(g *groupState, r *rolloutState) (takes time.Dur
 	if isFrozen {
 		begins = g.Until
 	}
-	m, visit := g.memory, r.Usual
-	if g.usesBatches() {
-		visit += g.Soak
-		if g.Members > 0 { // the open batch ends well
-			m.LastSize, m.LastFailed, m.Completed = g.Members, false, m.Completed+g.Members
-		}
+	m, rest := g.memory, e.waiting[g]
+	if g.usesBatches() && g.Members > 0 { // the open batch ends well
+		m.LastSize, m.LastFailed, m.Completed = g.Members, false, m.Completed+g.Members
 	}
-	for rest := e.waiting[g]; rest > 0; takes += visit {
+	for order := r.givenOrder; rest > 0; {
 		size := rest
 		if g.usesBatches() {
 			if next := g.Pace.NextSize(m, g.Total); next > 0 {
@@ -131,8 +137,12 @@ func (e estimator) estimateGroup(g *groupState, r *rolloutState) (takes time.Dur
 			size = min(size, r.Limit)
 		}
 		size = min(size, rest)
+		if !g.usesBatches() {
+			return visit.InWindow(order, rest, size), begins, true
+		}
+		takes += visit.Slowest(order, size) + g.Soak
 		m.LastSize, m.LastFailed, m.Completed = size, false, m.Completed+size
-		rest -= size
+		rest, order = rest-size, order+size
 	}
 	return takes, begins, true
 }

@@ -40,7 +40,7 @@ func TestCompletion(t *testing.T) {
 		"stuck": {2, 3, func(_ *rollout.Snapshot, r *rollout.Rollout, _ *rollout.Group) {
 			r.Targets[0].Visit.AdmittedAt = minute(-61)
 		}, time.Time{}, 0},
-		"nothing learnt": {2, 3, func(_ *rollout.Snapshot, r *rollout.Rollout, _ *rollout.Group) { r.Usual = 0 }, time.Time{}, 0},
+		"nothing learnt": {2, 3, func(s *rollout.Snapshot, _ *rollout.Rollout, _ *rollout.Group) { s.Times = rollout.Times{} }, time.Time{}, 0},
 		"paused":         {2, 3, func(_ *rollout.Snapshot, r *rollout.Rollout, _ *rollout.Group) { r.Paused = true }, time.Time{}, 0},
 		"stopped": {2, 3, func(_ *rollout.Snapshot, _ *rollout.Rollout, g *rollout.Group) {
 			g.Pace.Kind, g.Memory = rollout.PaceFixed, rollout.Memory{Stopped: true, From: 1, Batch: 1}
@@ -60,7 +60,7 @@ func TestCompletion(t *testing.T) {
 	} {
 		ref := rollout.ParseRef("Skyhook/demo")
 		group := rollout.ParseGroupRef("Skyhook/demo")
-		s := rollout.Snapshot{Now: now, Groups: []rollout.Group{{Ref: group, Ledger: ref, Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}, Rollouts: []rollout.Rollout{{Ref: ref, Usual: 20 * time.Minute}}}
+		s := rollout.Snapshot{Now: now, Groups: []rollout.Group{{Ref: group, Ledger: ref, Limit: rollout.Unlimited, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}, Rollouts: []rollout.Rollout{{Ref: ref}}}
 		r := &s.Rollouts[0]
 		for i := range c.inFlight + c.waiting {
 			target := &rollout.Target{Node: fmt.Sprint("n", i), Group: group, Tasks: []rollout.Task{{ID: "a", State: rollout.StatePending, Recorded: rollout.StatePending}}}
@@ -71,6 +71,7 @@ func TestCompletion(t *testing.T) {
 			s.Nodes = append(s.Nodes, rollout.Node{Name: target.Node, Ready: true})
 			r.Targets = append(r.Targets, target)
 		}
+		s.Times = rollout.NewTimes([]rollout.Rollout{{Ref: ref, Targets: []*rollout.Target{{Tasks: make([]rollout.Task, 1), Visit: rollout.Visit{Runs: []rollout.Runs{{Stages: []rollout.StageTime{{Stage: "a", Seconds: 20 * 60}}}}}}}}})
 		s.Ledgers = []rollout.Ledger{{Owner: ref, Epoch: 1}}
 		c.change(&s, r, &s.Groups[0])
 		if c.inFlight > 0 && s.Groups[0].Limit == rollout.Unlimited && s.Groups[0].Pace.Kind == rollout.PaceWindow && c.waiting > 0 {

@@ -92,7 +92,7 @@ func (b *buffers) release() {
 // newPlanner looks up everything in a snapshot. It decides nothing.
 func newPlanner(s *rollout.Snapshot, b *buffers) *planner {
 	p := &planner{Snapshot: s}
-	p.plan.now = s.Now
+	p.plan.now, p.plan.times = s.Now, s.Times
 	p.addNodes(b)
 	p.addLedgers()
 	p.addGroups()

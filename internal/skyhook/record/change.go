@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -156,7 +155,7 @@ func (r Recorder) inheritAdmission(rec *node.SkyhookRecord) {
 // placeHold cordons the node for this Skyhook.
 func (r Recorder) placeHold(a rollout.Action, n *node.Node, holds []rollout.Hold) node.Edit {
 	name := r.Facts.Skyhook.Name
-	by, on := node.Holder{Owner: plan.Ref(name), Marks: plan.Marks(r.Facts.Skyhook, r.Facts.Policy), UsualVisit: r.Usual}, n.Skyhook(name)
+	by, on := node.Holder{Owner: plan.Ref(name), Marks: plan.Marks(r.Facts.Skyhook, r.Facts.Policy), Expected: a.Expected}, n.Skyhook(name)
 	var record func(*node.Held) node.Edit
 	if !on.Cordoned || on.Record.Held == nil {
 		record = func(held *node.Held) node.Edit {
@@ -312,6 +311,5 @@ func (r Recorder) recordProving(n *node.Node) node.Edit {
 // Recorder makes the edits of a node.
 type Recorder struct {
 	Facts  *plan.Facts
-	Target *plan.Target  // on the node; nil if there is none
-	Usual  time.Duration // how long a node is usually admitted; 0 if it is not known
+	Target *plan.Target // on the node; nil if there is none
 }
