@@ -21,6 +21,24 @@ type Durations struct {
 	Windows func(*rollout.Group, time.Time) bool
 }
 
+// usualPod is how long an evicted pod takes when nothing is recorded.
+const usualPod = 30 * time.Second
+
+// Recorded returns the durations that nodes recorded. The first tasks of a visit end as if its rest came before them.
+func Recorded(times rollout.Times) Durations {
+	out := Durations{Pod: usualPod, Task: func(r rollout.Rollout, t rollout.Target, k rollout.Task) time.Duration {
+		took, began := times.Task(&r, k.ID).Of(t.Visit.Order), k.Attempts.Started
+		if began.IsZero() || t.Visit.AdmittedAt.IsZero() {
+			return took
+		}
+		return took + max(0, t.Visit.AdmittedAt.Add(times.Rest(&r).Of(t.Visit.Order)).Sub(began))
+	}}
+	if rest := times.Rest(&rollout.Rollout{}); rest.Basis != rollout.BasisAssumed {
+		out.Pod = min(usualPod, rest.Median())
+	}
+	return out
+}
+
 // Step has the actions at one time.
 type Step struct {
 	At      time.Time
