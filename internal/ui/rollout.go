@@ -178,7 +178,7 @@ func (p plot) Summary() string {
 	now := p.Past[len(p.Past)-1]
 	text := fmt.Sprintf("since %s: %d of %d nodes complete, %d working, %d failed", formatClock(p.from), now.Complete, p.Nodes, now.Working, now.Failed)
 	if p.End != nil {
-		text += "; complete at " + formatClock(*p.End) + " if everything succeeds and each stage takes two minutes, which is what the simulation assumes"
+		text += "; complete at " + formatClock(*p.End) + " if everything succeeds"
 	}
 	if p.Cut {
 		text += "; the simulation was stopped at " + formatClock(lastPoint(p.Future, now).At) + ", because it takes long: kubectl skyhook simulate shows all of it"

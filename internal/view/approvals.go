@@ -163,7 +163,7 @@ func (v *Cluster) DescribeRevision(g *rollout.Group) string {
 func (v *Cluster) PreviewApproval(g *rollout.Group) (begins []string, waits string) {
 	g.Approval.Given, g.Approval.Problem = g.Approval.Of, ""
 	stop := func(c *Forecast, m sim.Step) bool { return m.At.After(c.Start) }
-	for _, waves := range v.SimulateRollouts(assumeDurations(2*time.Minute), time.Second, stop).waves {
+	for _, waves := range v.SimulateRollouts(sim.Recorded(v.Snapshot.Times), time.Second, stop).waves {
 		for _, w := range waves {
 			if w.group == g.Ref && w.after == 0 {
 				begins = append(begins, w.Nodes...)

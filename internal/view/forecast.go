@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/policy"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/sim"
@@ -17,7 +18,7 @@ import (
 type wave struct {
 	Number int      `json:"wave"`
 	Group  string   `json:"group"`
-	After  string   `json:"after"` // from now, with the assumed durations
+	After  string   `json:"after"` // from now
 	Nodes  []string `json:"nodes"`
 	after  time.Duration
 	group  rollout.GroupRef
@@ -265,9 +266,31 @@ func canStart(t *rollout.Target) bool {
 	return hasOpenTasks(t) && t.Blocked == nil && !t.Gone && !t.Visit.Skipped
 }
 
-// assumeDurations lets every task take the same time.
-func assumeDurations(d time.Duration) sim.Durations {
-	return sim.Durations{Task: func(rollout.Rollout, rollout.Target, rollout.Task) time.Duration { return d }, Pod: 30 * time.Second}
+// describeTimes says how long a node of a rollout takes, and from what that is known; empty when nothing is left to do.
+func (v *Cluster) describeTimes(r *rollout.Rollout) string {
+	var of *rollout.Target
+	for _, t := range r.Targets {
+		if canStart(t) && (of == nil || len(t.Tasks) > len(of.Tasks)) {
+			of = t
+		}
+	}
+	if of == nil {
+		return ""
+	}
+	visit := v.Snapshot.Times.Visit(r, of.Tasks)
+	takes := ": a node takes " + FormatDuration(visit.Median())
+	if visit.SlowTenth() > visit.Median() {
+		takes += ", of the slowest tenth " + FormatDuration(visit.SlowTenth())
+	}
+	switch visit.Basis {
+	case rollout.BasisVersion:
+		return "from the recorded stages of " + output.Count(visit.Runs, "node") + takes
+	case rollout.BasisPackage:
+		return "from the recorded stages of " + output.Count(visit.Runs, "node") + ", also of other versions" + takes
+	case rollout.BasisOthers:
+		return "from the recorded stages of other packages" + takes
+	}
+	return "no stage is recorded, so each counts as " + FormatDuration(rollout.AssumedStage) + takes
 }
 
 // MaxNodesSimulated is up to how many nodes a plan is simulated to its end by default.

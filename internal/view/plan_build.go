@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/profile"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
 
 // planBuilder builds the plans of rollouts from a view and its forecast.
@@ -28,7 +28,7 @@ type planBuilder struct {
 // BuildPlan simulates the named rollouts until maxWaves have started, and describes them.
 func BuildPlan(v *Cluster, args []string, maxWaves int) *Plan {
 	stop := stopAtEither(stopAfterWaves(maxWaves), v.StopWhenDone(args))
-	b := &planBuilder{Cluster: v, maxWaves: maxWaves, forecast: v.SimulateRollouts(assumeDurations(2*time.Minute), MaxSimulatedTime, stop)}
+	b := &planBuilder{Cluster: v, maxWaves: maxWaves, forecast: v.SimulateRollouts(sim.Recorded(v.Snapshot.Times), MaxSimulatedTime, stop)}
 	p := &Plan{Rollouts: []RolloutPlan{}, Actions: []planAction{}, Settings: SettingsOf(v.Dump)}
 	for _, r := range v.SelectRollouts(args) {
 		rp := b.buildRollout(r)
@@ -45,7 +45,7 @@ func BuildPlan(v *Cluster, args []string, maxWaves int) *Plan {
 }
 
 func (b *planBuilder) buildRollout(r *rollout.Rollout) RolloutPlan {
-	out := RolloutPlan{Name: r.Ref, Profile: b.Objects.Profiles[r.Ref], Work: []PlanWork{}, Waves: []wave{}}
+	out := RolloutPlan{Name: r.Ref, Profile: b.Objects.Profiles[r.Ref], Times: b.describeTimes(r), Work: []PlanWork{}, Waves: []wave{}}
 	if r.Broken != nil {
 		out.Problem = r.Broken.Text
 	}
@@ -309,8 +309,9 @@ type Plan struct {
 type RolloutPlan struct {
 	Name     rollout.Ref     `json:"name"`
 	Profile  *profile.Chosen `json:"profile,omitempty"`
-	Nodes    int             `json:"nodes"`    // selected
-	Changing int             `json:"changing"` // of these, with work that can start
+	Nodes    int             `json:"nodes"`           // selected
+	Changing int             `json:"changing"`        // of these, with work that can start
+	Times    string          `json:"times,omitempty"` // how long a node takes, and from what that is known
 	Work     []PlanWork      `json:"work"`
 	Waves    []wave          `json:"waves"`
 	// what other programs are shown on each node while it is held, or before

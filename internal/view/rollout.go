@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/sim"
 )
-
-// uiStage is how long a stage takes in the simulations of the pages, as simulate assumes it.
-const uiStage = 2 * time.Minute
 
 // SimulateForPages simulates without remembering what pages do not show: a simulation stays in memory for a while.
 func (v *Cluster) SimulateForPages(isEnough StopCondition, most time.Duration) *Forecast {
-	times := assumeDurations(uiStage)
+	times := sim.Recorded(v.Snapshot.Times)
 	times.Keep = func(*rollout.Action) bool { return false }
 	f := v.SimulateRollouts(times, MaxSimulatedTime, stopAtEither(stopLate(most), isEnough))
 	f.timeline.Final, f.timeline.Steps, f.runs = rollout.Snapshot{}, nil, nil

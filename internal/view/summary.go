@@ -35,7 +35,6 @@ type RolloutStatus struct {
 	Blocked    int                 `json:"blocked"`
 	Skipped    []reasonCount       `json:"skipped,omitempty"` // nodes of a NodeOp whose check found nothing to do; not among the complete ones
 	Left       string              `json:"timeLeft,omitempty"`
-	PerHour    float64             `json:"nodesPerHour,omitempty"`
 	Groups     []groupStatus       `json:"groups"`
 	Reasons    []reasonCount       `json:"reasons"`
 	Failures   []failure           `json:"failures"`
@@ -49,8 +48,8 @@ type RolloutStatus struct {
 	Ended      bool                `json:"ended,omitempty"`      // a NodeOp that has ended, successfully or not
 	FinishedAt *time.Time          `json:"finishedAt,omitempty"` // the last node
 
-	Expected   *time.Time    `json:"estimatedCompletion,omitempty"` // as the operator wrote it last, if that is still to come
-	ExpectedIn time.Duration `json:"-"`                             // from the time of the data
+	Expected *time.Time `json:"estimatedCompletion,omitempty"`
+	Times    string     `json:"times,omitempty"` // how long a node takes, and from what that is known
 }
 
 // groupStatus is the progress of one group.
@@ -102,21 +101,19 @@ func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 	s.addVerdicts(v, r, report.Verdicts)
 	s.Drains = describeDrains(v.Snapshot.Now, report.Draining)
 	s.addGroups(v, r)
-	if !r.Paused { // a paused rollout has no estimate
-		s.PerHour, s.Left = estimateSpeed(v.Snapshot.Now, r, s.Nodes-s.Complete-s.Blocked)
-	}
 	hook := v.SkyhookOf(r)
 	if hook == nil {
 		if op := v.NodeOpOf(r); op != nil {
-			s.setExpected(op.Status.EstimatedCompletion, v.Snapshot.Now)
-			s.Outcome = opreport.Status(v.Compiled.NodeOp(op), *report, v.Plan.Groups).Outcome
+			status := opreport.Status(v.Compiled.NodeOp(op), *report, v.Plan.Groups)
+			s.Outcome = status.Outcome
+			s.setExpected(v, r, status.EstimatedCompletion)
 		}
 		s.Status = s.deriveStatus(r)
 		s.takeOutSkipped(v.NodeOpOf(r))
 		return s
 	}
-	s.setExpected(hook.Status.EstimatedCompletion, v.Snapshot.Now)
 	status := v.Compiled.Skyhook(hook).Status(*report, v.Plan.Groups)
+	s.setExpected(v, r, status.EstimatedCompletion)
 	s.Status, s.Outcome = string(status.Status), status.Outcome
 	for name, p := range hook.Spec.Packages {
 		s.Packages = append(s.Packages, name+" "+string(p.Version))
@@ -157,12 +154,11 @@ func (s *RolloutStatus) CountSkipped() (n int) {
 	return n
 }
 
-// setExpected notes when a rollout should be complete. A time that has passed says only that no operator corrected it.
-func (s *RolloutStatus) setExpected(at *metav1.Time, now time.Time) {
-	if at == nil || !at.After(now) {
-		return
+// setExpected notes when a rollout should be complete.
+func (s *RolloutStatus) setExpected(v *Cluster, r *rollout.Rollout, at *metav1.Time) {
+	if at != nil {
+		s.Expected, s.Left, s.Times = timeOrNil(at.Time), FormatEstimate(at.Sub(v.Snapshot.Now)), v.describeTimes(r)
 	}
-	s.Expected, s.ExpectedIn = timeOrNil(at.Time), at.Sub(now)
 }
 
 // addVerdicts counts nodes by phase and reason, and lists failures and running tasks.
@@ -289,37 +285,6 @@ func (s *RolloutStatus) addGroups(v *Cluster, r *rollout.Rollout) {
 		}
 		s.Groups = append(s.Groups, g)
 	}
-}
-
-// estimateSpeed returns how many nodes finish in an hour, and the time until the rest is finished. It counts the nodes that
-// finished during the last hour, after the first of them; too few give no estimate.
-func estimateSpeed(now time.Time, r *rollout.Rollout, left int) (perHour float64, timeLeft string) {
-	var ends []time.Time
-	for i := range r.Targets {
-		if end := r.Targets[i].Visit.FinishedAt; end.After(now.Add(-time.Hour)) {
-			ends = append(ends, end)
-		}
-	}
-	if len(ends) < 2 || left <= 0 {
-		return 0, ""
-	}
-	first := slices.MinFunc(ends, time.Time.Compare)
-	finished := 0
-	for _, end := range ends {
-		if end.After(first) {
-			finished++
-		}
-	}
-	took := now.Sub(first)
-	if finished == 0 || took < time.Minute {
-		return 0, ""
-	}
-	each := took / time.Duration(finished)
-	perHour = float64(int(10*time.Hour/each)) / 10
-	if perHour > 100 {
-		perHour = float64(int(perHour))
-	}
-	return perHour, FormatEstimate(each * time.Duration(left))
 }
 
 // summarizeEnded summarizes the status of an ended NodeOp.

@@ -37,8 +37,8 @@ func NewStatusCommand(f *session.Factory) *cobra.Command {
 	o := &statusOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "status [SKYHOOK|nodeop/NAME]",
-		Short: "Show the progress, speed and problems of rollouts, or with --nodes of nodes",
-		Long: "Show the progress, speed and problems of rollouts: one line for each rollout, or details of the named one.\n\n" +
+		Short: "Show the progress, expected end and problems of rollouts, or with --nodes of nodes",
+		Long: "Show the progress, expected end and problems of rollouts: one line for each rollout, or details of the named one.\n\n" +
 			"With --nodes it lists what each node does in the rollout that needs the most attention there, or in the named one: the most\n" +
 			"urgent nodes first, as kubectl skyhook ui shows them.\n\n" +
 			"With -w it continues until everything is done or interrupted. A terminal is redrawn; elsewhere changes are appended.",

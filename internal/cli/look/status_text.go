@@ -4,6 +4,7 @@
 package look
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func FormatOverview(p *output.Printer, all []view.RolloutStatus) string {
 		}
 		rows = append(rows, []string{
 			view.ShortName(s.Name), string(s.Verdict), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), formatBar(s.Complete+s.CountSkipped(), s.Nodes, 10),
-			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), formatTimeLeft(&s), why,
+			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), cmp.Or(s.Left, "-"), why,
 		})
 	}
 	return output.FormatTable(header, p.ClipLastColumn(header, rows, 70, 0), p.Painter())
@@ -86,11 +87,8 @@ func FormatRolloutDetails(s *view.RolloutStatus, p *output.Printer, wide bool) s
 	fmt.Fprintf(&b, "  nodes     %s %d of %d complete (%s)%s\n",
 		formatBar(done, s.Nodes, barWidth), s.Complete, s.Nodes, formatPercent(done, s.Nodes), formatIncomplete(s))
 	b.WriteString(formatRevisions(s))
-	if s.PerHour > 0 {
-		fmt.Fprintf(&b, "  speed     %g nodes an hour, about %s left\n", s.PerHour, s.Left)
-	}
 	if s.Expected != nil {
-		fmt.Fprintf(&b, "  expected  complete at %s, in %s\n", s.Expected.Format("2006-01-02 15:04 MST"), view.FormatEstimate(s.ExpectedIn))
+		fmt.Fprintf(&b, "  expected  complete at %s, in %s\n  times     %s\n", s.Expected.Format("2006-01-02 15:04 MST"), s.Left, s.Times)
 	}
 	b.WriteString(preview.FormatImages(s.Images))
 	b.WriteString(formatGroups(s, p, wide))
@@ -245,15 +243,4 @@ func formatDrains(s *view.RolloutStatus, wide bool) string {
 		fmt.Fprintf(&b, "  and %s; -o wide shows all\n", output.Count(hidden, "more drain"))
 	}
 	return b.String()
-}
-
-// formatTimeLeft says how long a rollout takes: by its speed, or by what the operator expects; a dash if neither is known.
-func formatTimeLeft(s *view.RolloutStatus) string {
-	switch {
-	case s.Left != "":
-		return s.Left
-	case s.Expected != nil:
-		return view.FormatEstimate(s.ExpectedIn)
-	}
-	return "-"
 }

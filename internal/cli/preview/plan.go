@@ -93,6 +93,7 @@ func formatRolloutPlan(r *view.RolloutPlan, wide bool) string {
 	if r.Profile != nil {
 		fmt.Fprintf(&b, "  profile %s\n", r.Profile.Describe())
 	}
+	b.WriteString(formatTimes(r.Times))
 	for _, w := range r.Work {
 		b.WriteString("\n" + formatPlanWork(&w))
 	}
@@ -118,6 +119,14 @@ func formatRolloutPlan(r *view.RolloutPlan, wide bool) string {
 	b.WriteString(formatPlannedPods(r, wide))
 	b.WriteString(formatObstacles(r))
 	return b.String()
+}
+
+// formatTimes says how long a node takes.
+func formatTimes(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "  times   " + text + "\n"
 }
 
 func formatPlanTitle(r *view.RolloutPlan) string {

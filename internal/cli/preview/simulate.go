@@ -41,8 +41,8 @@ func NewSimulateCommand(f *session.Factory) *cobra.Command {
 		Use:   "simulate [SKYHOOK|nodeop/NAME…]",
 		Short: "Simulate rollouts to their end",
 		Long: "Simulate rollouts to their end on a virtual clock: when each wave starts and ends, and how long everything takes. With\n" +
-			"names the simulation ends when these are done. Every stage succeeds and takes as long as --stage says; --duration sets\n" +
-			"other durations by package and stage. Windows open and close as they do in the cluster.\n" +
+			"names the simulation ends when these are done. Every stage succeeds and takes as long as nodes recorded; --stage sets\n" +
+			"another duration of all stages, --duration those of a package. Windows open and close as they do in the cluster.\n" +
 			"Compartments that wait for an approval do not begin, unless --approve says so.\n" +
 			"Nothing is changed.",
 		Example: "  kubectl skyhook simulate -f skyhook.yaml\n" +
@@ -54,9 +54,9 @@ func NewSimulateCommand(f *session.Factory) *cobra.Command {
 	o.from.AddFromFlag(cmd)
 	o.from.AddFilesFlag(cmd)
 	flags := cmd.Flags()
-	flags.DurationVar(&o.stage, "stage", 2*time.Minute, "duration of a stage")
+	flags.DurationVar(&o.stage, "stage", 0, "duration of a stage; default: as nodes recorded")
 	flags.StringArrayVar(&o.durations, "duration", nil, "duration of all stages or one stage of a package: `'PACKAGE [STAGE]=DURATION'`; may be repeated")
-	flags.DurationVar(&o.pod, "pod", 30*time.Second, "time until an evicted pod is gone")
+	flags.DurationVar(&o.pod, "pod", 0, "time until an evicted pod is gone; default: 30s, or less as nodes recorded")
 	flags.DurationVar(&o.limit, "limit", view.MaxSimulatedTime, "end the simulation after this time")
 	flags.StringSliceVar(&o.nodes, "node", nil, "with -o wide: only the steps on this `node`; may be repeated")
 	flags.BoolVar(&o.steps, "steps", true, "with -o wide, json and yaml: list the steps on nodes")
@@ -65,8 +65,8 @@ func NewSimulateCommand(f *session.Factory) *cobra.Command {
 	return cmd
 }
 
-// parseDurations parses --duration.
-func (o *simulateOptions) parseDurations() (sim.Durations, error) {
+// parseDurations replaces recorded durations by those of --stage, --pod and --duration.
+func (o *simulateOptions) parseDurations(recorded sim.Durations) (sim.Durations, error) {
 	durations := map[string]time.Duration{}
 	for _, text := range o.durations {
 		task, duration, ok := strings.Cut(text, "=")
@@ -76,23 +76,22 @@ func (o *simulateOptions) parseDurations() (sim.Durations, error) {
 		}
 		durations[strings.Join(strings.Fields(strings.ReplaceAll(task, "/", " ")), " ")] = d
 	}
-	return sim.Durations{Pod: o.pod, Task: func(_ rollout.Rollout, _ rollout.Target, k rollout.Task) time.Duration {
+	return sim.Durations{Pod: cmp.Or(o.pod, recorded.Pod), Task: func(r rollout.Rollout, t rollout.Target, k rollout.Task) time.Duration {
 		pkg, _, _ := strings.Cut(k.Label, " ")
 		for _, key := range []string{k.Label, pkg} {
 			if d, ok := durations[key]; ok {
 				return d
 			}
 		}
-		return o.stage
+		if o.stage > 0 {
+			return o.stage
+		}
+		return recorded.Task(r, t, k)
 	}}, nil
 }
 
 func (o *simulateOptions) run(ctx context.Context, args []string) error {
 	format, err := o.CheckFormat()
-	if err != nil {
-		return err
-	}
-	times, err := o.parseDurations()
 	if err != nil {
 		return err
 	}
@@ -103,6 +102,10 @@ func (o *simulateOptions) run(ctx context.Context, args []string) error {
 	if err := v.CheckNames(args); err != nil {
 		return err
 	}
+	times, err := o.parseDurations(sim.Recorded(v.Snapshot.Times))
+	if err != nil {
+		return err
+	}
 	if o.approve {
 		v.AssumeApprovals()
 	}
@@ -110,6 +113,11 @@ func (o *simulateOptions) run(ctx context.Context, args []string) error {
 	s := view.NewSimulation(v, c, args)
 	if o.steps && format != output.Table && format != output.Name {
 		s.Steps = view.ListSteps(v, c, args, o.nodes)
+	}
+	for i := range s.Rollouts {
+		if o.stage > 0 || len(o.durations) > 0 {
+			s.Rollouts[i].Times = ""
+		}
 	}
 	s.MaxWaves = view.LimitWaves(o.waves, 20, len(v.Snapshot.Nodes))
 	return o.Print(output.Answer{Value: s, Names: s.Names(), Text: func(wide bool) string { return formatSimulation(s, wide) }})
@@ -149,6 +157,7 @@ func formatSimulatedRollout(r *view.SimulatedRollout, maxWaves int) string {
 	}
 	kind, name := r.Name.Kind, r.Name.Path()
 	fmt.Fprintf(&b, "%s %s: %s in %s\n", kind, name, output.Count(nodes, "node"), output.Count(len(r.Waves), "wave"))
+	b.WriteString(formatTimes(r.Times))
 	if len(rows) > 0 {
 		b.WriteString("\n" + session.Indent(output.FormatTable([]string{"WAVE", "BEGINS", "ENDS", "COMPARTMENT", "NODES"}, rows, nil)))
 	}
