@@ -240,8 +240,8 @@ func TestUIEnd(t *testing.T) {
 	s := startUI(t, "--from", file)
 	status, page := s.get("/rollouts/skyhook/demo", "text/html")
 	for _, want := range []string{
-		"it should be complete at 2026-11-21 12:07:00 UTC",
-		"complete at 2026-11-21 12:06:10 UTC if everything succeeds; from the recorded stages of 1 node, also of other versions: a node takes 6m10s.",
+		`<b>Complete</b> about <time datetime="2026-11-21T12:07:00Z">2026-11-21 12:07:00 UTC</time>`,
+		"complete at 2026-11-21 12:06:10 UTC if everything succeeds.", "from the recorded stages of 1 node, also of other versions: a node takes 6m10s<",
 	} {
 		if status != http.StatusOK || !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page does not say %q:\n%s", want, page)

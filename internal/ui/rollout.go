@@ -20,8 +20,8 @@ type Rollout struct {
 	Status     view.RolloutStatus `json:"status"`
 	Why        []view.Explanation `json:"why"`
 	Simulation *view.Simulation   `json:"simulation"` // without its steps
-	Next       *view.Next         `json:"next,omitempty"`
-	Track      []view.TrackStep   `json:"track,omitempty"`
+	Next       *view.Next         `json:"-"`
+	Track      []view.TrackStep   `json:"-"`
 	Offers     []Offer            `json:"-"`
 }
 

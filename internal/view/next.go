@@ -17,9 +17,9 @@ import (
 
 // Next is what happens next in a rollout: by itself, or when a person acts.
 type Next struct {
-	Text string     `json:"text"`
-	At   *time.Time `json:"at,omitempty"` // about when; nil if that is not known
-	Help string     `json:"help,omitempty"`
+	Text string
+	At   *time.Time // about when; nil if that is not known
+	Help string
 }
 
 // FindNext says what happens next in a rollout, by its verdict and the simulation; nil if nothing does.
@@ -101,13 +101,13 @@ func (v *Cluster) findOpening(r *rollout.Rollout, reason rollout.Reason) *time.T
 
 // TrackStep is a compartment of a rollout, or a batch of the only one.
 type TrackStep struct {
-	Name     string     `json:"name"`
-	State    State      `json:"state"`
-	Nodes    int        `json:"nodes"`
-	Complete int        `json:"complete"`
-	Failed   int        `json:"failed,omitempty"`
-	Text     string     `json:"text,omitempty"`
-	At       *time.Time `json:"at,omitempty"` // when it begins, or when its soak ends
+	Name     string
+	State    State
+	Nodes    int
+	Complete int
+	Failed   int
+	Text     string
+	At       *time.Time // when it begins, or when its soak ends
 }
 
 // ListTrack returns the way of a rollout: its compartments in their order, or the batches of its only one.

@@ -366,17 +366,13 @@ func TestHandover(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", want, why)
 		}
 	}
-	for _, name := range []string{"node-0000", "node-0001"} {
-		b.open(address + "nodes/" + name)
-		waitUntil(t, "asking for "+name+", or done", func() bool {
-			asks := strings.Contains(b.text("#why"), "asks batch-system")
-			if asks {
-				answer := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "drain-" + name, Namespace: "default"}}
-				c.Must(c.Client.Patch(t.Context(), answer, client.RawPatch(types.MergePatchType, []byte(`{"data":{"state":"drained"}}`))))
-			}
-			return c.readStatus().Complete > 0 && !asks
-		})
-	}
+	waitUntil(t, "complete, with both answers", func() bool {
+		for _, name := range []string{"drain-node-0000", "drain-node-0001"} {
+			answer := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+			c.Must(client.IgnoreNotFound(c.Client.Patch(t.Context(), answer, client.RawPatch(types.MergePatchType, []byte(`{"data":{"state":"drained"}}`)))))
+		}
+		return c.readStatus().Complete == 2
+	})
 	b.open(address + "rollouts/skyhook/gpu-stack")
 	waitUntil(t, "complete", func() bool { return strings.Contains(b.text("#summary"), "2 of 2 done") })
 }
