@@ -9,9 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -157,51 +155,8 @@ func newFleetView(fleet *view.Fleet, filter fleetFilter) *fleetView {
 		g.ID, g.Counts = fmt.Sprintf("group-%d", i), countStates(g.Cells)
 	}
 	v.Folds = foldCells(fleet.SortByUrgency())
-	for _, r := range fleet.Rollouts {
-		if r.Ended || r.Verdict == v1alpha1.VerdictReady {
-			v.Done = append(v.Done, r)
-		} else {
-			v.Open = append(v.Open, r)
-		}
-	}
-	slices.SortStableFunc(v.Open, func(a, b view.RolloutStatus) int {
-		return cmp.Compare(needOf(a), needOf(b))
-	})
-	slices.SortStableFunc(v.Done, func(a, b view.RolloutStatus) int { return timeOf(b.FinishedAt).Compare(timeOf(a.FinishedAt)) })
+	v.Open, v.Done = fleet.SortRollouts()
 	return v
-}
-
-// verdictsByNeed are the verdicts, those that need somebody first.
-var verdictsByNeed = []v1alpha1.Verdict{
-	v1alpha1.VerdictFailed, v1alpha1.VerdictSuspended, v1alpha1.VerdictProgressing, v1alpha1.VerdictDeleting, v1alpha1.VerdictReady,
-}
-
-// needOf sorts rollouts: what failed or fails comes first.
-func needOf(s view.RolloutStatus) int {
-	if s.Failing > 0 {
-		return 0
-	}
-	return slices.Index(verdictsByNeed, s.Verdict)
-}
-
-func timeOf(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return *t
-}
-
-// stateOfOutcome returns the state that stands for a verdict.
-func stateOfOutcome(o v1alpha1.Outcome) view.State {
-	switch o.Verdict {
-	case v1alpha1.VerdictReady:
-		return view.StateComplete
-	case v1alpha1.VerdictFailed:
-		return view.StateFailed
-	case v1alpha1.VerdictSuspended:
-		return view.StatePaused
-	}
-	return view.StateWorking
 }
 
 // firstReason says in one line why a rollout is where it is.

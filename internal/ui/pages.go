@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -127,7 +126,7 @@ var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
 	functions := template.FuncMap{
-		"states": func() any { return view.States }, "stateOf": stateOfOutcome, "driftState": func() view.State { return view.StateDrifted }, "firstReason": firstReason,
+		"states": func() any { return view.States }, "stateOf": view.StateOf, "driftState": func() view.State { return view.StateDrifted }, "firstReason": firstReason,
 		"rolloutPath": rolloutPath, "clock": formatClock, "at": formatTime, "unix": formatUnix, "percent": percent, "nodes": countNodes,
 		"plotOf": newPlot, "axisOfNode": newNodeAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords,
 		"sum": func(a, b int) int { return a + b },
@@ -178,7 +177,12 @@ func formatUnix(t *time.Time) string {
 	return fmt.Sprint(t.Unix())
 }
 
-func countNodes(n int) string { return output.Count(n, "node") }
+func countNodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
 
 // percent returns a share as a percentage for a coordinate.
 func percent(part, whole int) string {

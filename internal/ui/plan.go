@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/skyhook-k8s/skyhook/internal/output"
-	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -60,11 +58,8 @@ type gantt struct {
 	Differences []string // from the other chart
 }
 
-// Limits of a chart.
-const (
-	maxPlanRows   = 60
-	maxBlockNames = 40
-)
+// maxPlanRows is how many rows one chart draws.
+const maxPlanRows = 60
 
 // newCharts returns the plan now, and the one with the manifest.
 func newCharts(p *Plan) []gantt {
@@ -80,7 +75,9 @@ func newCharts(p *Plan) []gantt {
 		rows := charts[i].Simulation.ListRows()
 		for _, row := range rows {
 			for _, w := range row.Waves {
-				axis.to = rollout.LaterOf(axis.to, w.To.Add(w.Soak))
+				if end := w.To.Add(w.Soak); end.After(axis.to) {
+					axis.to = end
+				}
 			}
 		}
 		charts[i].Rows = rows[:min(maxPlanRows, len(rows))]
@@ -106,14 +103,7 @@ func (g gantt) SoakOf(w view.PlanWave) *view.Span {
 	return &view.Span{From: w.To, To: w.To.Add(w.Soak)}
 }
 
-// NamesOf are the nodes of a wave.
-func (g gantt) NamesOf(w view.PlanWave) string { return output.List(w.Nodes, maxBlockNames) }
-
 // Describe says what a row shows.
 func (g gantt) Describe(row view.PlanRow) string {
-	nodes, last := 0, row.Waves[len(row.Waves)-1]
-	for _, w := range row.Waves {
-		nodes += len(w.Nodes)
-	}
-	return fmt.Sprintf("%s of %s in %s, from %s to %s", countNodes(nodes), row.Rollout.Title(), output.Count(len(row.Waves), "batch"), formatClock(row.Waves[0].From), formatClock(last.To))
+	return fmt.Sprintf("%s, from %s to %s", row.Describe(), formatClock(row.Waves[0].From), formatClock(row.Waves[len(row.Waves)-1].To))
 }

@@ -28,6 +28,48 @@ func (f *Fleet) SortByUrgency() []Cell {
 	})
 }
 
+// SortRollouts returns the rollouts, what needs somebody first, and those that are done, the last one first.
+func (f *Fleet) SortRollouts() (open, done []RolloutStatus) {
+	for _, r := range f.Rollouts {
+		if r.Ended || r.Verdict == v1alpha1.VerdictReady {
+			done = append(done, r)
+		} else {
+			open = append(open, r)
+		}
+	}
+	need := func(s RolloutStatus) int {
+		if s.Failing > 0 {
+			return 0
+		}
+		return slices.Index(verdictsByNeed, s.Verdict)
+	}
+	slices.SortStableFunc(open, func(a, b RolloutStatus) int { return cmp.Compare(need(a), need(b)) })
+	end := func(s RolloutStatus) time.Time {
+		if s.FinishedAt == nil {
+			return time.Time{}
+		}
+		return *s.FinishedAt
+	}
+	slices.SortStableFunc(done, func(a, b RolloutStatus) int { return end(b).Compare(end(a)) })
+	return open, done
+}
+
+// verdictsByNeed are the verdicts, those that need somebody first.
+var verdictsByNeed = []v1alpha1.Verdict{v1alpha1.VerdictFailed, v1alpha1.VerdictSuspended, v1alpha1.VerdictProgressing, v1alpha1.VerdictDeleting}
+
+// StateOf returns the state that stands for a verdict.
+func StateOf(o v1alpha1.Outcome) State {
+	switch o.Verdict {
+	case v1alpha1.VerdictReady:
+		return StateComplete
+	case v1alpha1.VerdictFailed:
+		return StateFailed
+	case v1alpha1.VerdictSuspended:
+		return StatePaused
+	}
+	return StateWorking
+}
+
 // Cell is one node: what it does in the rollout that needs the most attention there.
 type Cell struct {
 	Node        string            `json:"node"`

@@ -27,6 +27,18 @@ type PlanWave struct {
 	WaveTimes
 }
 
+// Names are the nodes, for people.
+func (w PlanWave) Names() string { return output.List(w.Nodes, 40) }
+
+// Describe says what a row has.
+func (r PlanRow) Describe() string {
+	nodes := 0
+	for _, w := range r.Waves {
+		nodes += len(w.Nodes)
+	}
+	return fmt.Sprintf("%s of %s in %s", output.Count(nodes, "node"), r.Rollout.Title(), output.Count(len(r.Waves), "batch"))
+}
+
 // WaveTimes is when a wave begins and ends in a simulation.
 type WaveTimes struct {
 	From time.Time     `json:"from"`
