@@ -25,6 +25,7 @@ func (v *Cluster) FindApprovable(arg, compartment string) (*rollout.Group, error
 	if err != nil {
 		return nil, err
 	}
+	compartment = rollout.GroupRef{Compartment: compartment}.Name()
 	var all, approvable []string
 	for i := range v.Snapshot.Groups {
 		g := &v.Snapshot.Groups[i]
@@ -36,12 +37,12 @@ func (v *Cluster) FindApprovable(arg, compartment string) (*rollout.Group, error
 			continue
 		}
 		approvable = append(approvable, g.Ref.Name())
-		if g.Ref.Compartment == compartment || g.Ref.Name() == compartment {
+		if g.Ref.Name() == compartment {
 			return g, nil
 		}
 	}
 	switch {
-	case !slices.Contains(all, compartment) && compartment != v1alpha1.DefaultCompartment:
+	case !slices.Contains(all, compartment):
 		return nil, fmt.Errorf("%s has no compartment %s: there are %s", owner.Title(), compartment, output.List(all, 10))
 	case len(approvable) == 0:
 		return nil, fmt.Errorf("compartment %s of %s needs no approval, and neither does another: approval: Required in the DeploymentPolicy asks for one", compartment, owner.Title())

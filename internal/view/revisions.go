@@ -116,9 +116,8 @@ func changedFields(from, to v1alpha1.Package) (out []string) {
 }
 
 func fieldsOf(p v1alpha1.Package) (out map[string]json.RawMessage) {
-	if text, err := json.Marshal(p); err == nil {
-		_ = json.Unmarshal(text, &out) // what was marshalled can be read
-	}
+	text, _ := json.Marshal(p) // the API server stored it as JSON
+	_ = json.Unmarshal(text, &out)
 	return out
 }
 

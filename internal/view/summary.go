@@ -103,13 +103,13 @@ func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 	s.addGroups(v, r)
 	hook := v.SkyhookOf(r)
 	if hook == nil {
+		s.Status = s.deriveStatus(r)
 		if op := v.NodeOpOf(r); op != nil {
 			status := opreport.Status(v.Compiled.NodeOp(op), *report, v.Plan.Groups)
 			s.Outcome = status.Outcome
 			s.setExpected(v, r, status.EstimatedCompletion)
+			s.takeOutSkipped(op)
 		}
-		s.Status = s.deriveStatus(r)
-		s.takeOutSkipped(v.NodeOpOf(r))
 		return s
 	}
 	status := v.Compiled.Skyhook(hook).Status(*report, v.Plan.Groups)
@@ -126,9 +126,6 @@ func SummarizeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 
 // takeOutSkipped lists the nodes that a check skipped, by the reason that it gave, and does not count them as complete.
 func (s *RolloutStatus) takeOutSkipped(op *nodeopv1.NodeOp) {
-	if op == nil {
-		return
-	}
 	for _, name := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
 		entry := op.Status.NodeStatuses[name]
 		if !nodeop.IsEntrySkipped(entry) || s.Complete == 0 {

@@ -106,11 +106,10 @@ func (b *batchState) formatText() string {
 	}
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		shown := rollout.GroupRef{Compartment: name}.Name()
-		row := []string{shown, "-", "-", "-", "-", "-"}
+		row := []string{rollout.GroupRef{Compartment: name}.Name(), "-", "-", "-", "-", "-"}
 		if s := all[name].BatchState; s != nil {
 			row = []string{
-				shown, strconv.Itoa(int(s.CurrentBatch)), strconv.FormatBool(s.ShouldStop), strconv.Itoa(int(s.ConsecutiveFailures)),
+				row[0], strconv.Itoa(int(s.CurrentBatch)), strconv.FormatBool(s.ShouldStop), strconv.Itoa(int(s.ConsecutiveFailures)),
 				strconv.Itoa(int(s.CompletedNodes)), strconv.Itoa(int(s.FailedNodes)),
 			}
 		}

@@ -86,6 +86,9 @@ func FormatRolloutDetails(s *view.RolloutStatus, p *output.Printer, wide bool) s
 	done := s.Complete + s.CountSkipped()
 	fmt.Fprintf(&b, "  nodes     %s %d of %d complete (%s)%s\n",
 		formatBar(done, s.Nodes, barWidth), s.Complete, s.Nodes, formatPercent(done, s.Nodes), formatIncomplete(s))
+	for _, r := range s.Skipped[:min(len(s.Skipped), maxReasons)] {
+		fmt.Fprintf(&b, "  skipped   %s: %s (%s)\n", output.Count(r.Nodes, "node"), r.Text, output.ListOf(r.First, r.Nodes))
+	}
 	b.WriteString(formatRevisions(s))
 	if s.Expected != nil {
 		fmt.Fprintf(&b, "  expected  complete at %s, in %s\n  times     %s\n", s.Expected.Format("2006-01-02 15:04 MST"), s.Left, s.Times)
@@ -104,12 +107,6 @@ func FormatRolloutDetails(s *view.RolloutStatus, p *output.Printer, wide bool) s
 	}
 	for _, r := range s.Reasons[:min(len(s.Reasons), maxReasons)] {
 		fmt.Fprintf(&b, "  %5d  %s: %s (%s)\n", r.Nodes, r.Reason, r.Text, output.ListOf(r.First, r.Nodes))
-	}
-	if len(s.Skipped) > 0 {
-		b.WriteString("\nSkipped:\n")
-	}
-	for _, r := range s.Skipped[:min(len(s.Skipped), maxReasons)] {
-		fmt.Fprintf(&b, "  %5d  %s (%s)\n", r.Nodes, r.Text, output.ListOf(r.First, r.Nodes))
 	}
 	b.WriteString(formatFailures(s, wide))
 	return b.String()
