@@ -19,10 +19,12 @@ type StageTime struct {
 	Failed  int       `json:"failed,omitempty"` // attempts before the one that succeeded
 }
 
-// Took is how long it ran. Annotations are written by people, too.
+// longest limits what counts, because annotations are written by people, too. It is the longest stageTimeout.
+const longest = 7 * 24 * time.Hour
+
+// Took is how long it ran.
 func (s StageTime) Took() time.Duration {
-	const most = 30 * 24 * 60 * 60
-	return time.Duration(min(max(0, s.Seconds), most)) * time.Second
+	return time.Duration(min(max(0, s.Seconds), int64(longest/time.Second))) * time.Second
 }
 
 // Runs are the last stages of one package on a node.
@@ -60,7 +62,7 @@ type Estimate struct {
 }
 
 // SlotOf returns the slot of a node by its place in the rollout. Nodes that follow each other have different ones.
-func SlotOf(order int) int { return (10 + 7*order) % slots }
+func SlotOf(order int) int { return int(uint(10+7*order) % slots) }
 
 // Of returns how long it takes on the node with this place in the rollout.
 func (e *Estimate) Of(order int) time.Duration { return e.Slots[SlotOf(order)] }
@@ -136,25 +138,27 @@ func NewTimes(rollouts []Rollout) Times {
 	return summarize(all)
 }
 
-// eachSampled calls a function with some visits: of the targets that were admitted since the rollout has work, and of the others.
+// eachSampled calls a function with some visits that recorded stages: of targets that were admitted since the rollout has work, and of others.
 func (r *Rollout) eachSampled(do func(*Visit)) {
-	kind := func(t *Target) int {
-		if r.Since.IsZero() || t.Visit.LastAdmittedAt.Before(r.Since) {
-			return 0
-		}
-		return 1
-	}
 	var total, seen [2]int
-	for _, t := range r.Targets {
-		total[kind(t)]++
-	}
-	for _, t := range r.Targets {
-		k := kind(t)
-		if seen[k]%(1+total[k]/maxSampled) == 0 {
-			do(&t.Visit)
+	each := func(do func(kind int, v *Visit)) {
+		for _, t := range r.Targets {
+			switch isNew := !r.Since.IsZero() && !t.Visit.LastAdmittedAt.Before(r.Since); {
+			case len(t.Visit.Runs) == 0:
+			case isNew:
+				do(1, &t.Visit)
+			default:
+				do(0, &t.Visit)
+			}
 		}
-		seen[k]++
 	}
+	each(func(kind int, _ *Visit) { total[kind]++ })
+	each(func(kind int, v *Visit) {
+		if seen[kind]%(1+(total[kind]-1)/maxSampled) == 0 {
+			do(v)
+		}
+		seen[kind]++
+	})
 }
 
 // rest returns the part of a visit in which no stage ran; it is unknown when none is recorded.
@@ -179,7 +183,7 @@ func (v *Visit) rest() (rest time.Duration, isKnown bool) {
 			end = ends
 		}
 	}
-	return max(0, rest), len(stages) > 0
+	return min(max(0, rest), longest), len(stages) > 0
 }
 
 // summarize makes estimates of runs, and of what several of them have in common.

@@ -5,6 +5,7 @@ package rollout
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 )
@@ -101,6 +102,24 @@ func TestRestOfVisit(t *testing.T) {
 	}
 }
 
+// TestSample: of a large rollout a sample counts, with all nodes that recorded something since it has work while they are few.
+func TestSample(t *testing.T) {
+	r := newWork("Skyhook/demo", []string{"tuning|2/apply"}, repeated(ranOn("tuning|1", 100), 5*maxSampled)...)
+	r.Since = noon.Add(time.Hour)
+	for at := range 5 {
+		ran := ranOn("tuning|2", 50)
+		ran.Visit.LastAdmittedAt = r.Since
+		r.Targets[1+50*at] = ran
+	}
+	times := NewTimes([]Rollout{r})
+	if got := times.Task(&r, "tuning|2/apply"); got.Runs != 5 || got.Median() != 50*time.Second {
+		t.Errorf("of this version there are %d runs of %s, want all five", got.Runs, got.Median())
+	}
+	if got := times.Task(&r, "tuning|1/apply"); got.Runs < maxSampled/2 || got.Runs > maxSampled {
+		t.Errorf("%d runs are read of the earlier version, want at most %d", got.Runs, maxSampled)
+	}
+}
+
 // TestSlowTail: a batch waits for its slowest node, and twenty nodes that follow each other have all slots.
 func TestSlowTail(t *testing.T) {
 	var ran []*Target
@@ -114,6 +133,11 @@ func TestSlowTail(t *testing.T) {
 	}
 	if seen := e.Slowest(7, slots); seen != time.Minute {
 		t.Errorf("twenty nodes take %s, want that of the slowest", seen)
+	}
+	for _, order := range []int{-1, -21, math.MaxInt, math.MinInt} { // as a person may write it to a node
+		if slot := SlotOf(order); slot < 0 || slot >= slots {
+			t.Errorf("place %d has slot %d", order, slot)
+		}
 	}
 	if got := fmt.Sprint(e.Slowest(0, 2), e.InWindow(0, 40, 1), e.InWindow(0, 40, 4), e.InWindow(0, 5, 5)); got != "10s 10m0s 2m30s 1m0s" {
 		t.Errorf("two nodes, forty one at a time, four at a time, and five at once take %s", got)

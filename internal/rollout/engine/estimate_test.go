@@ -82,3 +82,20 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestExpectedHold: a node is cordoned for as long as its stages usually take; without recorded stages nobody knows.
+func TestExpectedHold(t *testing.T) {
+	ref, group := rollout.ParseRef("Skyhook/demo"), rollout.ParseGroupRef("Skyhook/demo")
+	target := &rollout.Target{Node: "n0", Group: group, Tasks: []rollout.Task{{ID: "a", Need: rollout.NeedDrained, State: rollout.StatePending, Recorded: rollout.StatePending}}}
+	target.Visit.Admitted, target.Visit.Admission = true, 1
+	s := rollout.Snapshot{
+		Now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), Nodes: []rollout.Node{{Name: "n0", Ready: true}}, Ledgers: []rollout.Ledger{{Owner: ref, Epoch: 1}},
+		Groups: []rollout.Group{{Ref: group, Ledger: ref, Limit: 1, Pace: rollout.Pace{Kind: rollout.PaceWindow}}}, Rollouts: []rollout.Rollout{{Ref: ref, Targets: []*rollout.Target{target}}},
+	}
+	for _, want := range []time.Duration{0, 20 * time.Minute} {
+		if a := Decide(s).Actions; len(a) != 1 || a[0].Verb != rollout.VerbHold || a[0].Expected != want {
+			t.Errorf("the plan is %+v, want a hold of %s", a, want)
+		}
+		s.Times = rollout.NewTimes([]rollout.Rollout{{Ref: ref, Targets: []*rollout.Target{{Tasks: target.Tasks, Visit: rollout.Visit{Runs: []rollout.Runs{{Stages: []rollout.StageTime{{Stage: "a", Seconds: 20 * 60}}}}}}}}})
+	}
+}
