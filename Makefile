@@ -138,8 +138,9 @@ pictures: pictures-ui ## record the picture of the README on the cluster of `mak
 	@test/demo/picture.sh
 
 .PHONY: pictures-ui
-pictures-ui: ## take the pictures of docs/ui.md, from 1,000 nodes on an API server of this machine, in Chromium
-	cd test/ui && SKYHOOK_UI_PICTURES=$(CURDIR)/docs/images go test -count=1 -v -run '^TestLive$$' .
+pictures-ui: ## take the pictures of docs/ui.md, from 1,000 nodes on an API server of this machine, in Chromium; and of every page, for a telephone and a wall, too
+	mkdir -p dist/pictures
+	cd test/ui && SKYHOOK_UI_PICTURES=$(CURDIR)/docs/images SKYHOOK_SCREENSHOTS=$(CURDIR)/dist/pictures go test -count=1 -v -run '^(TestLive|TestSample|TestAccessibility)$$' .
 
 .PHONY: docs
 docs: ## check every example, command and link of the documentation, with an API server

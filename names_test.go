@@ -30,7 +30,7 @@ var foreignNames = []struct {
 	{[]string{"registry.k8s.io/kubectl"}, []string{"docs/tasks/"}, "Kubernetes' image of kubectl, for a CronJob of the reader"},
 	{[]string{"busybox", "docker.io/library/busybox"}, nil, "the default of NodeOps, which existing manifests rely on, and the first image that people think of"},
 	{[]string{"quay.io/kairos/opensuse"}, nil, "an operating system: what an upgrade of Kairos installs"},
-	{[]string{"ghcr.io/nvidia/skyhook", "ghcr.io/nvidia/skyhook-packages"}, []string{"api/testdata/examples/", "test/e2e/install/takeover_test.go", "docs/images/quick-start.svg"}, "a predecessor's documents and records, kept as data"},
+	{[]string{"ghcr.io/nvidia/skyhook", "ghcr.io/nvidia/skyhook-packages"}, []string{"api/testdata/examples/", "test/e2e/install/takeover_test.go"}, "a predecessor's documents and records, kept as data"},
 	{[]string{"ghcr.io/nvidia/nodewright", "ghcr.io/kubereboot/kured", "docker.io/alpine/kubectl"}, []string{"internal/cli/testdata/migrate/", "test/chart/"}, "what a migration or an upgrade finds"},
 	{[]string{"quay.io/brancz/kube-rbac-proxy"}, []string{"test/chart/live/testdata/predecessor/"}, "a predecessor's release, kept as data"},
 	{[]string{"ghcr.io/devcontainers/features"}, []string{".devcontainer/"}, "no image of ours: a tool of editors"},
