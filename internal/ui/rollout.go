@@ -81,7 +81,7 @@ type tick struct {
 	At     time.Time
 	X      string
 	IsDay  bool // it has a date instead of a time
-	IsLate bool // its text stands before it
+	IsLate bool // its text has no room
 }
 
 // Text is the mark in UTC.
@@ -93,7 +93,7 @@ func (t tick) Text() string {
 }
 
 // maxTicks is how many marks an axis has at most: so many fit on a telephone.
-const maxTicks = 5
+const maxTicks = 4
 
 // Ticks are round times on the axis.
 func (p plot) Ticks() []tick {
@@ -105,7 +105,7 @@ func (p plot) Ticks() []tick {
 	}
 	var out []tick
 	for at := p.from.Truncate(step).Add(step); at.Before(p.to) && len(out) <= maxTicks; at = at.Add(step) {
-		out = append(out, tick{at, p.X(at), step >= day, p.x(at) > 750})
+		out = append(out, tick{at, p.X(at), step >= day, p.x(at) > 780})
 	}
 	return out
 }

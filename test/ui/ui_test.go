@@ -246,8 +246,8 @@ func TestDrains(t *testing.T) {
 	t.Parallel()
 	b := startBrowser(t)
 	b.open(serveDump(t, dumps+"stuck.yaml") + "rollouts/skyhook/driver")
-	drains := b.text("#drains tbody tr:nth-child(2)")
-	b.click("#drains tbody tr:nth-child(2) a")
+	drains := b.text("#drains > ul > li:nth-child(2)")
+	b.click("#drains > ul > li:nth-child(2) a")
 	b.waitVisible("#why .drain")
 	why := b.text("#why")
 	for text, wants := range map[string][]string{
