@@ -97,7 +97,7 @@ func (l Line) newCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("skyhook-agent {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(l.runCommand(), l.interruptCommand(), l.sentinelCommand(), l.kairosCommand(), l.validateCommand(), l.planCommand(), l.statusCommand(), l.gcCommand())
+	root.AddCommand(l.runCommand(), l.interruptCommand(), l.sentinelCommand(), l.kairosCommand(), l.validateCommand(), l.planCommand(), l.statusCommand(), l.logsCommand(), l.gcCommand())
 	return root
 }
 

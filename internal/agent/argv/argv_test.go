@@ -97,3 +97,20 @@ func staysOnHost(args []string, host string) bool {
 	}
 	return given == 1 && args[at] == "--root-mount" && at > 0 && at+1 < len(args) && args[at+1] == host && !strings.HasPrefix(args[at-1], "-")
 }
+
+func TestLogs(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"logs", t.TempDir()}, 0, "no logs in /"},
+		{[]string{"logs", "/none"}, 1, "no such file"},
+		{[]string{"logs", "/none", "--stage", "nosuch"}, pack.BadUsage.ExitCode(), `--stage "nosuch" is not one of `},
+	} {
+		var out bytes.Buffer
+		if code := Run(Line{Args: c.args, Stdout: &out, Stderr: &out}); code != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%v: exit code %d: %s", c.args, code, out.String())
+		}
+	}
+}

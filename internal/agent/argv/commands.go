@@ -294,6 +294,35 @@ func (l Line) gcCommand() *cobra.Command {
 	return cmd
 }
 
+// logsCommand prints logs for the plugin, which finds no shell in the agent's image.
+func (l Line) logsCommand() *cobra.Command {
+	var stage string
+	cmd := &cobra.Command{
+		Use:     "logs DIR",
+		Short:   "Print the end of the newest log of each step of a package",
+		Example: "  skyhook-agent logs /var/log/skyhook/demo/tuning --stage apply",
+		Args:    exactArgs("DIR"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			mode, isKnown := pack.ParseMode(stage)
+			if stage != "" && !isKnown {
+				return usageError{fmt.Errorf("--stage %q is not one of %s", stage, modeNames())}
+			}
+			root, err := host.Open("/")
+			if err != nil {
+				return usageError{err}
+			}
+			defer root.Close()
+			found, err := retain.WriteTails(l.Stdout, root, args[0], mode)
+			if err == nil && found == 0 {
+				_, err = fmt.Fprintf(l.Stdout, "no logs in %s\n", args[0])
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&stage, "stage", "", "only logs of this mode and its check")
+	return cmd
+}
+
 func outputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "text", "text or json")
 }
