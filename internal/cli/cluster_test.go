@@ -77,7 +77,7 @@ func TestCluster(t *testing.T) {
 			return s.proxy.kubeconfig(filepath.Join(env.WorkDir, "kubeconfig"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"objects": objectsCmd, "show": showCmd, "calls": callsCmd, "meanwhile": meanwhileCmd, "finish": finishCmd,
+			"objects": objectsCmd, "show": showCmd, "calls": callsCmd, "meanwhile": meanwhileCmd, "finish": finishCmd, "kubelet": kubeletCmd, "pods": podsCmd,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -197,6 +197,48 @@ func finishCmd(ts *testscript.TestScript, _ bool, args []string) {
 	now := int64(0)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: "skyhook"}}
 	ts.Check(s.client.Delete(context.Background(), p, &client.DeleteOptions{GracePeriodSeconds: &now}))
+}
+
+// kubeletCmd gives the pod of --fetch on a node a status, and writes its spec to a file: kubelet NODE STATUS SPEC. An event is created
+// with the message of the status.
+func kubeletCmd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: kubelet NODE STATUS SPEC")
+	}
+	s, status, file := scriptEnvOf(ts), ts.ReadFile(args[1]), ts.MkAbs(args[2])
+	go func() {
+		ctx := context.Background()
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			list := &corev1.PodList{}
+			if err := s.client.List(ctx, list, client.InNamespace("skyhook"), client.MatchingLabels{"app.kubernetes.io/name": "package-logs"}); err != nil {
+				continue
+			}
+			for i := range list.Items {
+				p := &list.Items[i]
+				raw, err := yaml.Marshal(p.Spec)
+				if p.Spec.NodeName != args[0] || err != nil || os.WriteFile(file, raw, 0o600) != nil {
+					continue
+				}
+				e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: p.Name + ".1", Namespace: p.Namespace}, Reason: "FailedMount"}
+				e.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
+				if _, e.Message, _ = strings.Cut(status, "# event: "); e.Message != "" {
+					_ = s.client.Create(ctx, e)
+				}
+				if raw, err = yaml.YAMLToJSON([]byte(status)); err == nil {
+					_ = s.client.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, raw))
+				}
+				return
+			}
+		}
+	}()
+}
+
+// podsCmd prints the pods of --fetch: pods.
+func podsCmd(ts *testscript.TestScript, _ bool, _ []string) {
+	list := &corev1.PodList{}
+	ts.Check(scriptEnvOf(ts).client.List(context.Background(), list, client.MatchingLabels{"app.kubernetes.io/name": "package-logs"}))
+	_, err := fmt.Fprintf(ts.Stdout(), "%d pods\n", len(list.Items))
+	ts.Check(err)
 }
 
 // proxy forwards requests to the API server and records them.

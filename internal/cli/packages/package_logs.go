@@ -37,8 +37,10 @@ type LogsOptions struct {
 	Name, Pkg, Stage string
 	NodeArgs         []string
 	follow           bool
+	Fetch            bool
 	Tail             int64
 
+	nodes  []string // that --fetch reads
 	client client.Client
 	pods   coreclient.PodInterface
 	mu     sync.Mutex // guards the output
@@ -50,9 +52,11 @@ func newPackageLogsCommand(f *session.Factory) *cobra.Command {
 		Use:   "logs PACKAGE --skyhook SKYHOOK",
 		Short: "Print the logs of a package's pods",
 		Long: "Print the logs of a package's pods, including interrupts. A pod is deleted when its stage succeeded; its output is then\n" +
-			"only on the node, in the agent's log folder (by default /var/log/skyhook/SKYHOOK/PACKAGE).",
+			"only on the node, in the agent's log folder (by default /var/log/skyhook/SKYHOOK/PACKAGE). With --fetch, a pod that can only\n" +
+			"read this folder prints the last 4 KiB of the newest log of each step, and is deleted.",
 		Example: "  kubectl skyhook package logs tuning --skyhook demo\n" +
-			"  kubectl skyhook package logs tuning --skyhook demo --node worker-1 --stage interrupt -f",
+			"  kubectl skyhook package logs tuning --skyhook demo --node worker-1 --stage interrupt -f\n" +
+			"  kubectl skyhook package logs tuning --skyhook demo --node worker-1 --stage apply --fetch",
 		Args: output.Args("PACKAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Pkg = args[0]
@@ -64,6 +68,7 @@ func newPackageLogsCommand(f *session.Factory) *cobra.Command {
 	cmd.Flags().StringVar(&o.Stage, "stage", "", "only this `stage`: "+strings.Join(view.LogStages, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(view.LogStages, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "stream the logs until the pods are gone")
+	cmd.Flags().BoolVar(&o.Fetch, "fetch", false, "where no pod has a log, read the host's with a pod; needs --node")
 	cmd.Flags().Int64Var(&o.Tail, "tail", o.Tail, "number of recent `lines` of each container to print; -1 for all")
 	return cmd
 }
@@ -81,24 +86,40 @@ func (o *LogsOptions) Run(ctx context.Context) error {
 	if o.client, err = o.NewClient(); err != nil {
 		return err
 	}
+	if o.Fetch {
+		if o.nodes, err = o.selectFetchNodes(ctx); err != nil {
+			return err
+		}
+	}
 	pods, err := o.listPods(ctx)
 	if err != nil {
 		return err
 	}
-	if len(pods) == 0 {
-		o.Warn("no pod runs package %q of Skyhook %q now; what ended well is on the nodes, in the agent's log folder", o.Pkg, o.Name)
+	if len(pods) == 0 && !o.Fetch {
+		o.Warn("no pod runs package %q of Skyhook %q now; what ended well is on the nodes: %s", o.Pkg, o.Name, o.fetchCommand())
 		return nil
 	}
-	if o.follow {
+	if o.follow && len(pods) > 0 {
 		return o.followPods(ctx, pods)
 	}
 	var errs []error
+	unread := slices.Clone(o.nodes)
 	for _, p := range pods {
 		for _, status := range o.startedContainers(p) {
 			errs = append(errs, o.printLog(ctx, p, status))
+			unread = slices.DeleteFunc(unread, func(name string) bool { return name == p.Spec.NodeName })
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.fetchLogs(ctx, unread))...)
+}
+
+// fetchCommand is the command that reads the same logs from the hosts.
+func (o *LogsOptions) fetchCommand() string {
+	line := fmt.Sprintf("kubectl skyhook package logs %s --skyhook %s --node %s", o.Pkg, o.Name, cmp.Or(strings.Join(o.NodeArgs, " --node "), "NODE"))
+	if o.Stage != "" {
+		line += " --stage " + o.Stage
+	}
+	return line + " --fetch"
 }
 
 // listPods lists the pods of the package, the newest first.
@@ -119,11 +140,14 @@ func (o *LogsOptions) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 		pods, nodes = append(pods, p), append(nodes, &node.Node{Name: p.Spec.NodeName})
 	}
 	if len(o.NodeArgs) > 0 && len(pods) > 0 {
-		selected, err := session.SelectNodes(nodes, o.NodeArgs)
-		if err != nil {
-			return nil, fmt.Errorf("no pod of package %s on it: %w", o.Pkg, err)
+		names := o.nodes
+		if !o.Fetch {
+			selected, err := session.SelectNodes(nodes, o.NodeArgs)
+			if err != nil {
+				return nil, fmt.Errorf("no pod of package %s on it: %w; what ended well is on the nodes: %s", o.Pkg, err, o.fetchCommand())
+			}
+			names = session.NodeNames(selected)
 		}
-		names := session.NodeNames(selected)
 		pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !slices.Contains(names, p.Spec.NodeName) })
 	}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/skyhook-k8s/skyhook/internal/dump"
 	"github.com/skyhook-k8s/skyhook/internal/options"
 )
 
@@ -132,6 +133,20 @@ func ListOperators(ctx context.Context, f *Factory, c client.Reader) ([]appsv1.D
 		}
 	}
 	return operators, nil
+}
+
+// ReadOperatorSettings reads the settings of the operator from its Deployment.
+func ReadOperatorSettings(ctx context.Context, f *Factory, c client.Reader) (*options.Options, error) {
+	cluster, err := dump.New(c, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	f.Note("reading the settings of the operator in namespace %s", f.Namespace(ctx))
+	err = cluster.FindOperator(ctx, f.Namespace(ctx), func(d *appsv1.Deployment) bool { return len(OperatorImages(d)) > 0 })
+	if errors.Is(err, dump.ErrNoOperator) {
+		err = fmt.Errorf("%w: name its namespace with --operator-namespace", err)
+	}
+	return &cluster.Operator.Options, err
 }
 
 // OperatorImages returns the images of an operator's Deployment; none when it is not an operator.
