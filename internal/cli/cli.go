@@ -93,7 +93,7 @@ func addGroups(root *cobra.Command, f *session.Factory) {
 		commands []*cobra.Command
 	}{
 		{"Look", []*cobra.Command{
-			look.NewStatusCommand(f), look.NewWhyCommand(f), look.NewHistoryCommand(f), look.NewDriftCommand(f), newDeploymentPolicyCommand(f), page.NewUICommand(f),
+			look.NewStatusCommand(f), look.NewWhyCommand(f), look.NewHistoryCommand(f), look.NewDriftCommand(f), newDeploymentPolicyCommand(f), newNodeOpCommand(f), page.NewUICommand(f),
 		}},
 		{"Preview", []*cobra.Command{preview.NewPlanCommand(f), preview.NewSimulateCommand(f), preview.NewValidateCommand(f), look.NewDiffCommand(f)}},
 		{"Act", actions},
@@ -124,6 +124,12 @@ func newDeploymentPolicyCommand(f *session.Factory) *cobra.Command {
 		RunE:  session.RunGroup,
 	}
 	cmd.AddCommand(look.NewPolicyStatusCommand(f), formerly("reset SKYHOOK", act.NewRestartBatchesCommand(f)))
+	return cmd
+}
+
+func newNodeOpCommand(f *session.Factory) *cobra.Command {
+	cmd := &cobra.Command{Use: "node-op", Aliases: []string{"nodeop"}, Short: "Print what NodeOps did", RunE: session.RunGroup}
+	cmd.AddCommand(act.NewNodeOpLogsCommand(f))
 	return cmd
 }
 

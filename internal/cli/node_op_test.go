@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nodeopv1 "github.com/skyhook-k8s/skyhook/api/nodeop/v1alpha1"
@@ -76,6 +77,23 @@ func TestNodeRunFails(t *testing.T) {
 	}
 	if out := s.run(0, "status", "nodeop/"+all[0].Name); !strings.Contains(out, ": failed\n") || !strings.Contains(out, "1 of 3 complete (33%), 2 failing\n") || !strings.Contains(out, "n2  command (attempt 1, final)") {
 		t.Errorf("status says\n%s", out)
+	}
+	want := "==> n1 [failed] <==\nnodeop says\n==> n2 [failed] <==\nnodeop says\n==> n3 [completed] <==\nnodeop says\n"
+	if out := s.run(0, "node-op", "logs", s.Namespace+"/"+all[0].Name); out != want {
+		t.Errorf("node-op logs prints\n%s\nwant\n%s", out, want)
+	}
+	if out := s.run(0, "node-op", "logs", "nodeop/"+all[0].Name, "-n", s.Namespace, "--node", "n3", "-o", "json"); !strings.Contains(out, `"output": "nodeop says"`) || strings.Contains(out, `"n1"`) {
+		t.Errorf("node-op logs of n3 prints\n%s", out)
+	}
+	if _, said := s.runBoth(1, "node-op", "logs", all[0].Name, "--node", "n9"); !strings.Contains(said, `did nothing on it: no node matches "n9"`) {
+		t.Errorf("node-op logs of no node says\n%s", said)
+	}
+	if _, said := s.runBoth(1, "node-op", "logs", "nosuch"); !strings.Contains(said, `there is no NodeOp "nosuch"`) {
+		t.Errorf("node-op logs of no NodeOp says\n%s", said)
+	}
+	s.Must(s.Client.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(s.Namespace), client.GracePeriodSeconds(0)))
+	if out := s.run(0, "node-op", "logs", all[0].Name); strings.Count(out, "no output is left") < 1 {
+		t.Errorf("node-op logs without pods prints\n%s", out)
 	}
 	if out := s.run(0, "why", "nodeop/"+all[0].Name); !strings.Contains(out, " on n1: failed\n  StageFailed: Job failed, exit code 3\n") || !strings.Contains(out, "exit code 41") {
 		t.Errorf("why says\n%s", out)

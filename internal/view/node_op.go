@@ -50,6 +50,9 @@ func (v *Cluster) listSteps(op *nodeopv1.NodeOp, n *node.Node, t *rollout.Target
 	var out []Stage
 	for _, step := range v.timesOf(op, n, &rec) {
 		stage := Stage{Package: step.label, Label: step.label, State: step.state, Started: timeOrNil(step.started), Ended: timeOrNil(step.ended)}
+		if step.label == stepCommand {
+			stage.Log = op.Status.NodeStatuses[n.Name].Output
+		}
 		if at := slices.IndexFunc(t.Tasks, func(k rollout.Task) bool { return k.Label == step.label }); at >= 0 {
 			k := &t.Tasks[at]
 			stage.State, stage.Attempts = string(k.State), k.Attempts.Failed
@@ -143,7 +146,7 @@ func listEndedStep(op *nodeopv1.NodeOp, nodeName string) []Stage {
 	if !ok {
 		return nil
 	}
-	stage := Stage{Package: stepCommand, Label: stepCommand, State: string(rollout.StateDone), Attempts: int(entry.Attempts), Text: entry.Message}
+	stage := Stage{Package: stepCommand, Label: stepCommand, State: string(rollout.StateDone), Attempts: int(entry.Attempts), Text: entry.Message, Log: entry.Output}
 	if entry.Phase == nodeopv1.PhaseFailed {
 		stage.State = string(rollout.StateFailing)
 	}

@@ -5,6 +5,7 @@ package act
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -86,19 +87,27 @@ type nodeResult struct {
 	Output  string `json:"output,omitempty"`
 }
 
+func newNodeResult(name string, s nodeopv1.NodeStatus) nodeResult {
+	return nodeResult{Node: name, Phase: string(s.Phase), Message: s.Message, Exit: s.ExitCode, Output: s.Output}
+}
+
 // finish prints the result of each node, deletes the NodeOp if it succeeded, and returns the highest exit code.
 func (o *nodeOpOptions) finish(ctx context.Context) error {
 	op := o.nodeOp
 	results, exitCode := []nodeResult{}, int32(0)
 	for _, name := range slices.Sorted(maps.Keys(op.Status.NodeStatuses)) {
 		s := op.Status.NodeStatuses[name]
-		results = append(results, nodeResult{Node: name, Phase: string(s.Phase), Message: s.Message, Exit: s.ExitCode, Output: s.Output})
+		results = append(results, newNodeResult(name, s))
 		if s.ExitCode != nil {
 			exitCode = max(exitCode, *s.ExitCode)
 		}
 	}
 	if o.verb == "run" {
-		o.readOutputs(ctx, results)
+		pods, err := o.listPods(ctx)
+		if err != nil {
+			o.Warn("%v", err)
+		}
+		o.readOutputs(ctx, pods, results)
 	}
 	failed := op.Status.Phase == nodeopv1.PhaseFailed
 	if !failed && !o.keep {
@@ -131,50 +140,59 @@ func formatResults(results []nodeResult, s *nodeopv1.NodeOpStatus) string {
 	return b.String() + "\n"
 }
 
-// Limits of the command output that is read: bytes of each node, and nodes.
+// Limits of the command output that is kept: the last bytes of each node, and nodes.
 const (
 	maxOutputBytes = 16 << 10
 	maxOutputNodes = 50
 )
 
-// readOutputs reads what the command printed on each node. A pod that is gone has no output.
-func (o *nodeOpOptions) readOutputs(ctx context.Context, results []nodeResult) {
-	pods := &corev1.PodList{}
-	if err := o.client.List(ctx, pods, client.InNamespace(o.nodeOp.Namespace), client.MatchingLabels{nodeopv1.LabelNodeOp: o.nodeOp.Name}); err != nil {
-		o.Warn("listing the pods of nodeop/%s: %v", o.nodeOp.Name, err)
-		return
+// listPods lists the pods of the command, the newest last.
+func (o *nodeOpOptions) listPods(ctx context.Context) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := o.client.List(ctx, list, client.InNamespace(o.nodeOp.Namespace), client.MatchingLabels{nodeopv1.LabelNodeOp: o.nodeOp.Name}); err != nil {
+		return nil, fmt.Errorf("listing the pods of nodeop/%s: %w", o.nodeOp.Name, err)
 	}
+	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+		return p.Labels[nodeopv1.LabelReboot] != "" || p.Labels[nodeopv1.LabelPreflight] != ""
+	})
+	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return pods, nil
+}
+
+// readOutputs reads what the command printed on each node. A pod that is gone has no output.
+func (o *nodeOpOptions) readOutputs(ctx context.Context, pods []corev1.Pod, results []nodeResult) {
 	results = results[:min(len(results), maxOutputNodes)]
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if p.Labels[nodeopv1.LabelReboot] != "" || p.Labels[nodeopv1.LabelPreflight] != "" {
-			continue
-		}
-		at := slices.IndexFunc(results, func(r nodeResult) bool { return r.Node == p.Spec.NodeName })
+	for i := range pods {
+		at := slices.IndexFunc(results, func(r nodeResult) bool { return r.Node == pods[i].Spec.NodeName })
 		if at < 0 {
 			continue
 		}
-		if text := o.readOutput(ctx, p); text != "" {
+		if text := o.readOutput(ctx, &pods[i]); text != "" {
 			results[at].Output = text
 		}
 	}
 }
 
-// readOutput reads the log of the first container of a pod.
+// readOutput reads the end of the log of the command.
 func (o *nodeOpOptions) readOutput(ctx context.Context, p *corev1.Pod) string {
 	core, err := o.CoreClient()
-	if err != nil || len(p.Spec.Containers) == 0 {
+	if err != nil {
 		return ""
 	}
-	options := &corev1.PodLogOptions{Container: p.Spec.Containers[0].Name, LimitBytes: new(int64(maxOutputBytes))}
-	in, err := core.Pods(p.Namespace).GetLogs(p.Name, options).Stream(ctx)
+	in, err := core.Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: nodeop.ContainerCommand}).Stream(ctx)
 	if err != nil {
 		o.Note("reading the log of pod %s: %v", p.Name, err)
 		return ""
 	}
 	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, maxOutputBytes))
-	if err != nil {
+	var text []byte
+	for chunk := make([]byte, maxOutputBytes); err == nil; {
+		var n int
+		n, err = in.Read(chunk)
+		text = append(text, chunk[:n]...)
+		text = text[max(0, len(text)-maxOutputBytes):]
+	}
+	if !errors.Is(err, io.EOF) {
 		o.Note("reading the log of pod %s: %v", p.Name, err)
 	}
 	return string(text)
