@@ -149,8 +149,46 @@ func TestUINodeOpSteps(t *testing.T) {
 		t.Errorf("the page has no log, or no event on the time line:\n%s", page)
 	}
 	done := getJSON[view.Node](s, "/nodes/n2").Work
-	if len(done) != 1 || len(done[0].Stages) != 1 || done[0].Stages[0].State != "done" || done[0].Stages[0].Started == nil || done[0].Stages[0].Log != "" {
+	if len(done) != 1 || len(done[0].Stages) != 1 || done[0].Stages[0].State != "done" || done[0].Stages[0].Started == nil || !strings.Contains(done[0].Stages[0].Log, "nodeop says") {
 		t.Errorf("the step that succeeded: %+v", done)
+	}
+	op := w.listNodeOps()[0]
+	_, page := s.get("/rollouts/nodeop/"+w.Namespace+"/"+op.Name, "text/html")
+	if path := "/outputs/" + w.Namespace + "/" + op.Name; !strings.Contains(string(page), path) {
+		t.Errorf("the page of the NodeOp has no link to %s:\n%s", path, page)
+	} else if _, text := s.get(path, "text/plain"); string(text) != "==> n1 [failed] <==\nnodeop says\n==> n2 [completed] <==\nnodeop says\n" {
+		t.Errorf("the output is\n%s", text)
+	}
+}
+
+// TestUIFetch: the page of a node offers to fetch the log of a stage that succeeded and whose pod is gone; read-only, it has the command.
+func TestUIFetch(t *testing.T) {
+	w := newOps(t, nil)
+	w.Apply(`
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: Skyhook
+metadata: {name: demo}
+spec:
+  nodeSelectors: {matchLabels: {pool: gpu}}
+  packages: {tuning: {version: 1.0.0, image: registry.example/packages/tuning}}
+`)
+	readOnly := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace)
+	command := "kubectl skyhook package logs tuning --skyhook demo --node n1 --stage apply --fetch --operator-namespace " + w.Namespace
+	w.Eventually("the page has the command", func() bool {
+		_, page := readOnly.get("/nodes/n1", "text/html")
+		return strings.Contains(string(page), ">"+command+"</pre>") && !strings.Contains(string(page), "data-change")
+	})
+	s := startUI(t, "--kubeconfig", w.file, "--operator-namespace", w.Namespace, "--allow-changes")
+	if _, page := s.get("/nodes/n1", "text/html"); !strings.Contains(string(page), `data-command="`+command+`">Fetch its log…</button>`) {
+		t.Errorf("the page does not offer %s:\n%s", command, page)
+	}
+	for change, want := range map[string]string{
+		`{"verb":"logs","skyhook":"demo","package":"tuning","node":"n1","stage":"apply"}`: "no operator in namespace",
+		`{"verb":"logs","skyhook":"demo","package":"tuning","node":"n.","stage":"apply"}`: "there is no node",
+	} {
+		if _, body := s.post("/changes", change); !strings.Contains(body, want) {
+			t.Errorf("%s: %s", change, body)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ type Change struct {
 	Skyhook string `json:"skyhook,omitempty"`
 	Package string `json:"package,omitempty"`
 	Node    string `json:"node,omitempty"`
+	Stage   string `json:"stage,omitempty"`
 	// that a person approves, of the object that Skyhook names
 	Compartment string `json:"compartment,omitempty"`
 }

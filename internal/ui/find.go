@@ -39,6 +39,16 @@ func (s *Server) serveRevision(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text, err := s.pages.Revision(r.Context(), r.PathValue("name"), number)
+	s.serveText(w, r, text, err)
+}
+
+// serveOutput answers with the output of a NodeOp as text.
+func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request) {
+	text, err := s.pages.Output(r.Context(), r.PathValue("name"))
+	s.serveText(w, r, text, err)
+}
+
+func (s *Server) serveText(w http.ResponseWriter, r *http.Request, text string, err error) {
 	if err != nil {
 		s.serveError(w, r, err)
 		return

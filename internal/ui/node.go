@@ -16,6 +16,20 @@ import (
 type Node struct {
 	*view.Node
 	Offers []Offer `json:"-"`
+	// Fetches read the logs of stages from the host, by FetchKey. A page that is read-only shows their commands.
+	Fetches   map[string]Offer `json:"-"`
+	MayChange bool             `json:"-"`
+}
+
+// FetchKey names a stage of a rollout.
+func FetchKey(rollout, label string) string { return rollout + " " + label }
+
+// FetchOf returns what reads the log of a stage from the host, alone; nothing if the host has none.
+func (n *Node) FetchOf(rollout, label string) []Offer {
+	if o, ok := n.Fetches[FetchKey(rollout, label)]; ok {
+		return []Offer{o}
+	}
+	return nil
 }
 
 func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {

@@ -27,6 +27,7 @@ func (s *Server) addRoutes() {
 	s.mux.HandleFunc("GET /policies", s.servePolicies)
 	s.mux.HandleFunc("GET /find", s.serveFind)
 	s.mux.HandleFunc("GET /revisions/{name}/{number}", s.serveRevision)
+	s.mux.HandleFunc("GET /outputs/{name...}", s.serveOutput)
 	s.mux.HandleFunc("POST /changes", s.serveChange)
 	s.mux.HandleFunc("GET /events", s.serveEvents)
 	s.mux.HandleFunc("GET /assets/{file}", serveAsset)

@@ -23,6 +23,7 @@ type Rollout struct {
 	Next       *view.Next         `json:"-"`
 	Track      []view.TrackStep   `json:"-"`
 	Offers     []Offer            `json:"-"`
+	Output     string             `json:"-"` // NAMESPACE/NAME of a NodeOp, whose output can be read
 }
 
 // Name is as commands take it.

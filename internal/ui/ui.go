@@ -37,6 +37,7 @@ type Pages struct {
 	Policies func(ctx context.Context) (*view.Policies, error)
 	Find     func(ctx context.Context, text string) ([]view.Hit, error)
 	Revision func(ctx context.Context, name string, number int64) (string, error) // its packages, and what differs from the spec
+	Output   func(ctx context.Context, nodeOp string) (string, error)             // what its command printed on each node
 	Change   func(ctx context.Context, c Change) (output string, err error)       // nil for pages that are read-only
 }
 

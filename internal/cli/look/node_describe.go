@@ -24,7 +24,7 @@ func NewNodeDescribeCommand(f *session.Factory) *cobra.Command {
 		Use:   "describe NODE",
 		Short: "Show what happens on a node, and what happened there",
 		Long: "Show what happens on a node, and what happened there: why it waits, the stages of each rollout with their times, failed attempts\n" +
-			"and the end of the log of one that runs or failed, who holds the node, the pods that must leave it, and its events. NODE is a\n" +
+			"and the end of the log while its pod exists, who holds the node, the pods that must leave it, and its events. NODE is a\n" +
 			"name. Logs and events need the right to read them, and a dump has none.",
 		Example: "  kubectl skyhook node describe worker-1\n" +
 			"  kubectl skyhook node describe worker-1 --from stuck.yaml -o json",

@@ -5,6 +5,7 @@ package look
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,9 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/cli/packages"
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
+	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
 
@@ -39,12 +43,27 @@ func AddRead(ctx context.Context, f *session.Factory, v *view.Cluster, out *view
 	for i := range out.Work {
 		for j := range out.Work[i].Stages {
 			stage := &out.Work[i].Stages[j]
-			if isLive := stage.State == string(rollout.StateRunning) || stage.State == string(rollout.StateFailing); isLive {
-				stage.Log = readLog(ctx, f, v, out.Work[i].Rollout, out.Name, stage)
+			if mayHaveLog(v, out.Work[i].Ref, out.Name, stage) {
+				stage.Log = cmp.Or(readLog(ctx, f, v, out.Work[i].Rollout, out.Name, stage), stage.Log)
 			}
 		}
 	}
 	return nil
+}
+
+// mayHaveLog reports whether a stage runs or fails, or has succeeded in a pod that still exists.
+func mayHaveLog(v *view.Cluster, of rollout.Ref, nodeName string, stage *view.Stage) bool {
+	switch stage.State {
+	case string(rollout.StateRunning), string(rollout.StateFailing):
+		return true
+	case string(rollout.StateDone):
+		return of.Kind == nodeop.Kind || slices.ContainsFunc(v.Objects.Pods, func(p *corev1.Pod) bool {
+			return p.Spec.NodeName == nodeName && p.Labels[v1alpha1.LabelName] == of.Name && slices.ContainsFunc(podstate.StageContainers(p), func(c podstate.StageContainer) bool {
+				return stage.Label == c.Package+" "+string(c.Stage)
+			})
+		})
+	}
+	return false
 }
 
 // listEvents returns the events of a node, the newest first. Those of objects without a namespace are in the default one. Without the right to list events there are none.

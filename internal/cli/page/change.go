@@ -16,6 +16,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/ui"
 	"github.com/skyhook-k8s/skyhook/internal/view"
 )
@@ -26,6 +27,7 @@ const (
 	changeIgnore   = "ignore"
 	changeUnignore = "unignore"
 	changeApprove  = "approve"
+	changeFetch    = "logs"
 )
 
 // offer returns a change with its words.
@@ -39,6 +41,8 @@ func (s *uiSource) commandLine(c ui.Change) []string {
 	switch c.Verb {
 	case changeRerun:
 		line = append(line, "package", "reapply", c.Package, "--skyhook", c.Skyhook, "--node", c.Node)
+	case changeFetch:
+		line = append(line, "package", "logs", c.Package, "--skyhook", c.Skyhook, "--node", c.Node, "--stage", c.Stage, "--fetch")
 	case changeIgnore, changeUnignore:
 		line = append(line, "node", c.Verb, c.Node)
 	case changeApprove:
@@ -122,6 +126,25 @@ func (s *uiSource) offersOfNode(n *node.Node) []ui.Offer {
 	return out
 }
 
+// fetchesOf returns what reads the logs of stages that succeeded, and whose pods are gone, from the host.
+func (s *uiSource) fetchesOf(n *view.Node) map[string]ui.Offer {
+	out := map[string]ui.Offer{}
+	if s.from.From != "" {
+		return out
+	}
+	for i := range n.Work {
+		w := &n.Work[i]
+		for _, stage := range w.Stages {
+			_, name, _ := strings.Cut(stage.Label, " ")
+			isFetched := stage.Log == "" && stage.State == string(rollout.StateDone) && w.Ref.Kind == plan.Kind && slices.Contains(view.LogStages, name)
+			if isFetched {
+				out[ui.FetchKey(w.Rollout, stage.Label)] = s.offer("Fetch its log", ui.Change{Verb: changeFetch, Skyhook: w.Ref.Name, Package: stage.Package, Node: n.Name, Stage: name})
+			}
+		}
+	}
+	return out
+}
+
 // change runs the command that a change stands for, and returns what it prints. The page has asked.
 func (s *uiSource) change(ctx context.Context, c ui.Change) (string, error) {
 	var out strings.Builder
@@ -130,7 +153,7 @@ func (s *uiSource) change(ctx context.Context, c ui.Change) (string, error) {
 	f := *s.factory
 	f.Printer = &printer
 	sure := session.Confirmation{Given: true}
-	if isOfNode := c.Verb == changeRerun || c.Verb == changeIgnore || c.Verb == changeUnignore; isOfNode {
+	if isOfNode := c.Verb == changeRerun || c.Verb == changeIgnore || c.Verb == changeUnignore || c.Verb == changeFetch; isOfNode {
 		s.mu.Lock()
 		isKnown := s.view.Objects.Node(c.Node) != nil // otherwise the name could be an expression for several nodes
 		s.mu.Unlock()
@@ -146,6 +169,8 @@ func (s *uiSource) change(ctx context.Context, c ui.Change) (string, error) {
 		err = (&act.ApproveOptions{Factory: &f, Owner: c.Skyhook, Compartment: c.Compartment}).Run(ctx)
 	case c.Verb == changeRerun:
 		err = (&packages.RerunOptions{Factory: &f, Sure: sure, Name: c.Skyhook, Pkg: c.Package, NodeArgs: []string{c.Node}}).Run(ctx)
+	case c.Verb == changeFetch:
+		err = (&packages.LogsOptions{Factory: &f, Name: c.Skyhook, Pkg: c.Package, Stage: c.Stage, NodeArgs: []string{c.Node}, Fetch: true, Tail: -1}).Run(ctx)
 	case c.Verb == changeIgnore:
 		err = act.RunIgnore(ctx, &f, []string{c.Node}, new("true"), "ignored")
 	case c.Verb == changeUnignore:

@@ -85,7 +85,7 @@ func NewUICommand(f *session.Factory) *cobra.Command {
 	cmd.Flags().IntVar(&o.port, "port", 0, "port on 127.0.0.1; 0 for any free one")
 	cmd.Flags().BoolVar(&o.noOpen, "no-open", false, "print the address without opening a browser")
 	cmd.Flags().BoolVar(&o.sample, "sample", false, "show a fleet of 600 nodes that the plugin brings, without a cluster")
-	cmd.Flags().BoolVar(&o.allow, "allow-changes", false, "offer to pause, resume, disable and enable Skyhooks, to approve compartments, to run packages again and to ignore nodes")
+	cmd.Flags().BoolVar(&o.allow, "allow-changes", false, "offer to pause, resume, disable and enable Skyhooks, to approve compartments, to run packages again, to ignore nodes and to fetch logs")
 	return cmd
 }
 

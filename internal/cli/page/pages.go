@@ -11,6 +11,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/skyhook-k8s/skyhook/internal/cli/act"
 	"github.com/skyhook-k8s/skyhook/internal/cli/look"
 	"github.com/skyhook-k8s/skyhook/internal/cli/manifest"
 	"github.com/skyhook-k8s/skyhook/internal/cli/session"
@@ -54,9 +55,11 @@ func (s *uiSource) node(ctx context.Context, name string) (*ui.Node, error) {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%w: there is no node %q", view.ErrNotFound, name)
 	}
-	out := &ui.Node{Node: v.NewNode(n), Offers: s.offersOfNode(n)}
+	out := &ui.Node{Node: v.NewNode(n), Offers: s.offersOfNode(n), MayChange: s.mayChange}
 	s.mu.Unlock()
-	return out, look.AddRead(ctx, s.factory, v, out.Node)
+	err := look.AddRead(ctx, s.factory, v, out.Node)
+	out.Fetches = s.fetchesOf(out.Node)
+	return out, err
 }
 
 // plan returns the data of the page of what comes next: for the cluster, and for a manifest that is not applied.
@@ -129,6 +132,9 @@ func (s *uiSource) rollout(_ context.Context, name string) (*ui.Rollout, error) 
 	}
 	out.Next = v.FindNext(r, &out.Status, out.Why, f)
 	out.Track = v.ListTrack(r, &out.Status, out.Progress())
+	if v.NodeOpOf(r) != nil && s.from.From == "" {
+		out.Output = r.Ref.Path()
+	}
 	return out, nil
 }
 
@@ -158,6 +164,14 @@ func (s *uiSource) revision(ctx context.Context, name string, number int64) (str
 	}
 	difference, err := all.DiffTo(one)
 	return difference + "\n" + text, err
+}
+
+// output returns what node-op logs prints.
+func (s *uiSource) output(ctx context.Context, name string) (string, error) {
+	if s.from.From != "" {
+		return "A dump has no output.", nil
+	}
+	return act.PrintOutputs(ctx, s.factory, name)
 }
 
 // forecast simulates a rollout to its end, or all without a name. One that took long serves for a while, because a page that is open asks for each version.

@@ -178,7 +178,7 @@ func (s *uiSource) reload(ctx context.Context) {
 }
 
 func (s *uiSource) pages() ui.Pages {
-	p := ui.Pages{Context: s.context, Fleet: s.fleet, Rollout: s.rollout, Node: s.node, Plan: s.plan, Policies: s.policies, Find: s.find, Revision: s.revision}
+	p := ui.Pages{Context: s.context, Fleet: s.fleet, Rollout: s.rollout, Node: s.node, Plan: s.plan, Policies: s.policies, Find: s.find, Revision: s.revision, Output: s.output}
 	if s.mayChange {
 		p.Change = s.change
 	}
