@@ -183,7 +183,7 @@ func TestKeys(t *testing.T) {
 	b.waitFor(`document.activeElement.id === 'find'`)
 	b.run(chromedp.Evaluate(`document.activeElement.value = ''`, nil)) // which a key of a real keyboard does not write
 	b.press("#find", "n3")
-	b.waitVisible("#found a")
+	b.waitFor(`[...document.querySelectorAll('#found a')].map((a) => a.textContent.slice(0, 2)).join() === 'n3'`)
 	b.press("#find", kb.ArrowDown+kb.Enter)
 	b.waitVisible("#work")
 	b.press("body", "j")

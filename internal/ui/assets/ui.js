@@ -207,9 +207,6 @@ function moveInFound(event) {
     links.forEach((link) => link.classList.remove('at'));
     links[Math.min(links.length - 1, Math.max(0, at + step))].classList.add('at');
     event.preventDefault();
-  } else if (event.key === 'Enter' && at >= 0) {
-    location.href = links[at].href;
-    event.preventDefault();
   } else if (event.key === 'Escape') {
     find.value = '';
     found.hidden = true;
@@ -220,6 +217,13 @@ function moveInFound(event) {
 
 find.addEventListener('input', showFound);
 find.addEventListener('keydown', moveInFound);
+find.form.addEventListener('submit', (event) => {
+  const chosen = found.querySelector('a.at');
+  if (chosen) {
+    event.preventDefault();
+    location.href = chosen.href;
+  }
+});
 document.addEventListener('click', (event) => {
   found.hidden = found.hidden || !find.form.contains(event.target);
 });
