@@ -296,11 +296,11 @@ func (l Line) gcCommand() *cobra.Command {
 
 // logsCommand prints logs for the plugin, which finds no shell in the agent's image.
 func (l Line) logsCommand() *cobra.Command {
-	var stage string
+	var stage, of string
 	cmd := &cobra.Command{
 		Use:     "logs DIR",
 		Short:   "Print the end of the newest log of each step of a package",
-		Example: "  skyhook-agent logs /var/log/skyhook/demo/tuning --stage apply",
+		Example: "  skyhook-agent logs /var/log/skyhook/demo --package tuning --stage apply",
 		Args:    exactArgs("DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			mode, isKnown := pack.ParseMode(stage)
@@ -312,13 +312,14 @@ func (l Line) logsCommand() *cobra.Command {
 				return usageError{err}
 			}
 			defer root.Close()
-			found, err := retain.WriteTails(l.Stdout, root, args[0], mode)
+			found, err := retain.WriteTailsOf(l.Stdout, root, args[0], of, mode)
 			if err == nil && found == 0 {
 				_, err = fmt.Fprintf(l.Stdout, "no logs in %s\n", args[0])
 			}
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&of, "package", "", "only logs of this package of the Skyhook with this folder")
 	cmd.Flags().StringVar(&stage, "stage", "", "only logs of this mode and its check")
 	return cmd
 }

@@ -5,8 +5,10 @@ package retain
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -48,6 +50,28 @@ func WriteTails(out io.Writer, root *host.Root, folder string, mode pack.Mode) (
 		}
 	}
 	return len(logs), nil
+}
+
+// WriteTailsOf does the same for one package of a Skyhook with this log folder. Without a folder of its name it writes those of every
+// other one: a package has the name in its config.json there, which may be another and shared, such as shellscript.
+func WriteTailsOf(out io.Writer, root *host.Root, folder, pkg string, mode pack.Mode) (int, error) {
+	own := path.Join(folder, pkg)
+	if _, err := root.Stat(own); pkg == "" || !errors.Is(err, fs.ErrNotExist) {
+		return WriteTails(out, root, own, mode)
+	}
+	found := 0
+	err := root.EachEntry(folder, func(_ *host.Dir, e fs.DirEntry) error {
+		if !e.IsDir() {
+			return nil
+		}
+		if _, err := fmt.Fprintf(out, "==> packages with the package_name %s <==\n", e.Name()); err != nil {
+			return err
+		}
+		n, err := WriteTails(out, root, path.Join(folder, e.Name()), mode)
+		found += n
+		return err
+	})
+	return found, err
 }
 
 // findNewestLogs returns the newest log of each step and mode, of whatever version, by their time.

@@ -72,4 +72,11 @@ func TestWriteTails(t *testing.T) {
 	if _, err := WriteTails(&strings.Builder{}, h.root, "/none", ""); err == nil {
 		t.Error("a folder that does not exist is no error")
 	}
+	var others strings.Builder
+	if n, err := WriteTailsOf(&others, h.root, "/", "other", "apply"); err != nil || n != 1 || strings.Contains(others.String(), "package_name") {
+		t.Errorf("of the package other: %d, %v:\n%s", n, err, others.String())
+	}
+	if n, err := WriteTailsOf(&others, h.root, "/", "tuning", "config"); err != nil || n != 1 || !strings.Contains(others.String(), "package_name logs <==\n==> 1.10.0/steps/config.sh") {
+		t.Errorf("of a package with another package_name: %d, %v:\n%s", n, err, others.String())
+	}
 }

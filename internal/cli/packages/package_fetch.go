@@ -62,7 +62,7 @@ func (o *LogsOptions) fetchLogs(ctx context.Context, nodes []string) error {
 		return err
 	}
 	config := settings.NodeOps()
-	folder := path.Join(config.LogRoot, o.Name, o.Pkg)
+	folder := path.Join(config.LogRoot, o.Name)
 	if o.DryRun {
 		fmt.Fprintf(o.Out, "a pod of %s would read %s on %s%s\n", config.AgentImage, folder, output.List(nodes, maxFetchNodes), o.DryRunSuffix())
 		return nil
@@ -70,7 +70,7 @@ func (o *LogsOptions) fetchLogs(ctx context.Context, nodes []string) error {
 	texts, errs := make([]string, len(nodes)), make([]error, len(nodes))
 	var group sync.WaitGroup
 	for i, name := range nodes {
-		group.Go(func() { texts[i], errs[i] = o.fetchLog(ctx, newFetchPod(config, name, folder, o.Stage)) })
+		group.Go(func() { texts[i], errs[i] = o.fetchLog(ctx, newFetchPod(config, name, folder, o.Pkg, o.Stage)) })
 	}
 	group.Wait()
 	for i, text := range texts {
@@ -150,7 +150,7 @@ func (o *LogsOptions) findMountFailure(ctx context.Context, p *corev1.Pod) error
 	}
 	for i := range list.Items {
 		if strings.Contains(list.Items[i].Message, "hostPath type check failed") {
-			return fmt.Errorf("there is no folder %s on the node: no step of the package ran there, its logs were removed, or its package_name is not %s", folder, path.Base(folder))
+			return fmt.Errorf("there is no folder %s on the node: no step of the Skyhook ran there, or its logs were removed", folder)
 		}
 	}
 	return nil
@@ -158,7 +158,7 @@ func (o *LogsOptions) findMountFailure(ctx context.Context, p *corev1.Pod) error
 
 // newFetchPod returns a pod that prints the logs in a folder of a node. It can only read the folder, as the user that owns it, and has
 // no label by which the operator finds its own pods.
-func newFetchPod(config nodeop.Config, nodeName, folder, stage string) *corev1.Pod {
+func newFetchPod(config nodeop.Config, nodeName, folder, pkg, stage string) *corev1.Pod {
 	stage = strings.TrimPrefix(stage, "uninstall-") // for the agent an interrupt as any other
 	small := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
 	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
@@ -173,7 +173,7 @@ func newFetchPod(config nodeop.Config, nodeName, folder, stage string) *corev1.P
 				RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
-				Name: "logs", Image: config.AgentImage, Args: []string{"logs", folder, "--stage", stage},
+				Name: "logs", Image: config.AgentImage, Args: []string{"logs", folder, "--package", pkg, "--stage", stage},
 				Resources: corev1.ResourceRequirements{Requests: small, Limits: limits},
 				SecurityContext: &corev1.SecurityContext{
 					Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
