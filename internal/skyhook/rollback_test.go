@@ -204,16 +204,22 @@ func TestFirstRollbackIsLost(t *testing.T) {
 // TestResetIsNoFirstInstall: when somebody removed the nodeState of a node, its packages are applied again. If that fails, nothing is
 // uninstalled: they were there before.
 func TestResetIsNoFirstInstall(t *testing.T) {
-	w := newTestCluster(t)
-	s := w.apply(strings.Replace(undoableHook("1.0.0", ""), "image: registry.example/tuning", "image: registry.example/tuning, uninstall: {enabled: true}", 1))
-	w.addNode("n1")
-	w.drive(s)
-	w.compile(s)
-	w.write("n1", w.parsed["n1"].Restart("demo"))
-	w.hangs["tuning|1.0.0/config"] = true
-	w.drive(s)
-	if is := w.target(s); !is.Visit.Admitted || is.Rollback != (rollout.Rollback{}) {
-		t.Errorf("after the reset: admitted %v, %+v", is.Visit.Admitted, is.Rollback)
+	mayUninstall := func(version string) string {
+		return strings.Replace(undoableHook(version, ""), "image: registry.example/tuning", "image: registry.example/tuning, uninstall: {enabled: true}", 1)
+	}
+	for _, then := range []string{"1.0.0", "1.1.0"} { // the same again, or an edit at the same time
+		w := newTestCluster(t)
+		s := w.apply(mayUninstall("1.0.0"))
+		w.addNode("n1")
+		w.drive(s)
+		s = w.apply(mayUninstall(then))
+		w.compile(s)
+		w.write("n1", w.parsed["n1"].Restart("demo"))
+		w.hangs["tuning|"+then+"/config"] = true
+		w.drive(s)
+		if is := w.target(s); !is.Visit.Admitted || is.Rollback != (rollout.Rollback{}) {
+			t.Errorf("after the reset, with %s: admitted %v, %+v", then, is.Visit.Admitted, is.Rollback)
+		}
 	}
 }
 
