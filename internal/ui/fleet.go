@@ -159,19 +159,6 @@ func newFleetView(fleet *view.Fleet, filter fleetFilter) *fleetView {
 	return v
 }
 
-// firstReason says in one line why a rollout is where it is.
-func firstReason(s view.RolloutStatus) string {
-	switch {
-	case s.Problem != "":
-		return s.Problem
-	case len(s.Failures) > 0:
-		return s.Failures[0].Node + ": " + s.Failures[0].Text
-	case len(s.Reasons) > 0:
-		return fmt.Sprintf("%s: %s", countNodes(s.Reasons[0].Nodes), s.Reasons[0].Text)
-	}
-	return ""
-}
-
 // Number returns the number of what a cell says; each text is sent once.
 func (v *fleetView) Number(c view.Cell) int {
 	text := strings.Join([]string{c.Rollout, c.Stage, c.Reason, c.Text}, "\n")

@@ -127,7 +127,7 @@ var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
 	functions := template.FuncMap{
-		"states": func() any { return view.States }, "stateOf": view.StateOf, "driftState": func() view.State { return view.StateDrifted }, "firstReason": firstReason,
+		"states": func() any { return view.States }, "stateOf": view.StateOf, "driftState": func() view.State { return view.StateDrifted },
 		"rolloutPath": rolloutPath, "clock": formatClock, "at": formatTime, "unix": formatUnix, "percent": percent, "nodes": countNodes,
 		"plotOf": newPlot, "axisOfNode": newNodeAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords,
 		"sum": func(a, b int) int { return a + b },

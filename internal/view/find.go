@@ -46,9 +46,7 @@ func (v *Cluster) Find(text string) []Hit {
 	for _, p := range v.Objects.Policies {
 		add(Hit{Kind: policy.Kind, Name: p.Name, State: StateIdle, Path: "policies#policy-" + p.Name})
 	}
-	fleet := v.NewFleet(nil)
-	for i := range fleet.Nodes {
-		c := &fleet.Nodes[i]
+	for _, c := range v.listCells(nil) {
 		add(Hit{Kind: "node", Name: c.Node, State: c.State, Text: c.Reason, Path: "nodes/" + c.Node})
 	}
 	isExact := func(h Hit) int { return boolToInt(!strings.HasPrefix(strings.ToLower(h.Name), text)) }

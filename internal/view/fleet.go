@@ -117,9 +117,17 @@ func (f FleetFilter) Matches(c *Cell) bool {
 
 // NewFleet says what each node does in the named rollout, or in the one that needs the most attention there.
 func (v *Cluster) NewFleet(args []string) *Fleet {
-	statuses, cells := []RolloutStatus{}, map[string]Cell{}
+	fleet := &Fleet{Rollouts: []RolloutStatus{}, Nodes: v.listCells(args)}
 	for _, r := range v.SelectRollouts(args) {
-		statuses = append(statuses, SummarizeRollout(v, r))
+		fleet.Rollouts = append(fleet.Rollouts, SummarizeRollout(v, r))
+	}
+	return fleet
+}
+
+// listCells returns what each node does, by name; with named rollouts only of the nodes that they select.
+func (v *Cluster) listCells(args []string) []Cell {
+	cells := map[string]Cell{}
+	for _, r := range v.SelectRollouts(args) {
 		for i, verdict := range v.ReportOf(r.Ref).Verdicts {
 			t := r.Targets[i]
 			n := v.Objects.Node(t.Node)
@@ -132,7 +140,7 @@ func (v *Cluster) NewFleet(args []string) *Fleet {
 			}
 		}
 	}
-	fleet := &Fleet{Rollouts: statuses, Nodes: []Cell{}}
+	out := []Cell{}
 	for _, n := range v.Objects.Nodes {
 		c, isSelected := cells[n.Name]
 		switch {
@@ -144,10 +152,10 @@ func (v *Cluster) NewFleet(args []string) *Fleet {
 				c.State = StateNotReady
 			}
 		}
-		fleet.Nodes = append(fleet.Nodes, c)
+		out = append(out, c)
 	}
-	slices.SortFunc(fleet.Nodes, func(a, b Cell) int { return strings.Compare(a.Node, b.Node) })
-	return fleet
+	slices.SortFunc(out, func(a, b Cell) int { return strings.Compare(a.Node, b.Node) })
+	return out
 }
 
 // newCell describes what a node does in one rollout.

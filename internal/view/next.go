@@ -88,11 +88,16 @@ func (v *Cluster) describeCause(r *rollout.Rollout, f *Forecast, at time.Duratio
 
 // findOpening returns when the first window of a rollout opens that waits for one; nil otherwise.
 func (v *Cluster) findOpening(r *rollout.Rollout, reason rollout.Reason) *time.Time {
+	if reason != rollout.ReasonWindow {
+		return nil
+	}
+	isOfRollout := map[rollout.GroupRef]bool{}
+	for _, t := range r.Targets {
+		isOfRollout[t.Group] = true
+	}
 	var first time.Time
 	for i := range v.Snapshot.Groups {
-		g := &v.Snapshot.Groups[i]
-		isOfRollout := slices.ContainsFunc(r.Targets, func(t *rollout.Target) bool { return t.Group == g.Ref })
-		if reason == rollout.ReasonWindow && isOfRollout && !g.Until.IsZero() && (first.IsZero() || g.Until.Before(first)) {
+		if g := &v.Snapshot.Groups[i]; isOfRollout[g.Ref] && !g.Until.IsZero() && (first.IsZero() || g.Until.Before(first)) {
 			first = g.Until
 		}
 	}
@@ -114,7 +119,14 @@ type TrackStep struct {
 func (v *Cluster) ListTrack(r *rollout.Rollout, s *RolloutStatus, p *Progress) []TrackStep {
 	compartments := (&planBuilder{Cluster: v}).listCompartments(r)
 	if len(s.Groups) < 2 && len(compartments) == 0 {
-		return listBatches(p)
+		steps := listBatches(p)
+		for i := range slices.Backward(steps) {
+			if steps[i].State == StateComplete && len(s.Groups) > 0 { // the last batch that ended
+				steps[i].addSoak(v.findSoakEnd(r, s.Groups[0].ref))
+				break
+			}
+		}
+		return steps
 	}
 	order := map[string]CompartmentPlan{}
 	for _, c := range compartments {
@@ -130,24 +142,20 @@ func (v *Cluster) ListTrack(r *rollout.Rollout, s *RolloutStatus, p *Progress) [
 
 func (v *Cluster) newTrackStep(r *rollout.Rollout, g *groupStatus, c CompartmentPlan, p *Progress) TrackStep {
 	step := TrackStep{Name: g.Name, Nodes: g.Nodes, Complete: g.Complete, Failed: g.Failed, State: StateWaiting, Text: cmp.Or(c.Waits, g.Why)}
-	soaks, isApproval := time.Time{}, false
+	isApproval, isDone := false, true
 	for i, verdict := range v.ReportOf(r.Ref).Verdicts {
-		if r.Targets[i].Group != g.ref {
-			continue
-		}
-		isApproval = isApproval || verdict.Why.Reason == rollout.ReasonApproval
-		if verdict.Why.Reason == rollout.ReasonSoak {
-			soaks = rollout.LaterOf(soaks, verdict.Why.Since.Add(v.soakOf(g.ref)))
+		if t := r.Targets[i]; t.Group == g.ref && !t.Leaving && !t.Gone {
+			isApproval = isApproval || verdict.Why.Reason == rollout.ReasonApproval
+			isDone = isDone && verdict.Phase == rollout.PhaseFinished // also while it soaks
 		}
 	}
 	begin := slices.IndexFunc(p.Batches, func(b Batch) bool { return b.Simulated && b.Group == g.Name })
 	switch {
 	case g.Stopped:
 		step.State = StateFailed
-	case !soaks.IsZero() && g.Busy == 0:
-		step.State, step.Text, step.At = StateWorking, "soaks: its nodes must stay ready", timeOrNil(soaks)
-	case g.Complete == g.Nodes:
+	case isDone:
 		step.State, step.Text = StateComplete, ""
+		step.addSoak(v.findSoakEnd(r, g.ref))
 	case isApproval:
 		step.State = StateBlocked
 	case g.Busy > 0:
@@ -156,6 +164,23 @@ func (v *Cluster) newTrackStep(r *rollout.Rollout, g *groupStatus, c Compartment
 		step.At = &p.Batches[begin].At
 	}
 	return step
+}
+
+// findSoakEnd returns when the last node of a group that soaks counts; zero if none does.
+func (v *Cluster) findSoakEnd(r *rollout.Rollout, ref rollout.GroupRef) (end time.Time) {
+	for i, verdict := range v.ReportOf(r.Ref).Verdicts {
+		if r.Targets[i].Group == ref && verdict.Why.Reason == rollout.ReasonSoak {
+			end = rollout.LaterOf(end, verdict.Why.Since.Add(v.soakOf(ref)))
+		}
+	}
+	return end
+}
+
+// addSoak lets a step that is complete soak until then, if that is a time.
+func (s *TrackStep) addSoak(end time.Time) {
+	if !end.IsZero() {
+		s.State, s.Text, s.At = StateWorking, "soaks: its nodes must stay ready until", &end
+	}
 }
 
 // Limits of a track of batches.

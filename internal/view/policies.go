@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
@@ -59,11 +60,12 @@ func describeCompartments(spec *v1alpha1.DeploymentPolicySpec) []PolicyCompartme
 		if strategy != nil {
 			rules = append(rules, describeStrategy(strategy)...)
 		}
-		for i, before := range wave.After {
-			wave.After[i] = strings.Replace(before, v1alpha1.DefaultCompartment, otherNodes, 1)
+		var after []string
+		for _, before := range wave.After {
+			after = append(after, rollout.GroupRef{Compartment: before}.Name())
 		}
-		if len(wave.After) > 0 {
-			rules = append(rules, "begins after "+output.List(wave.After, 8))
+		if len(after) > 0 {
+			rules = append(rules, "begins after "+output.List(after, 8))
 		}
 		if wave.Approval != "" {
 			rules = append(rules, "begins when a person approves it")
@@ -71,19 +73,15 @@ func describeCompartments(spec *v1alpha1.DeploymentPolicySpec) []PolicyCompartme
 		if soak = cmp.Or(soak, spec.Soak); soak != nil && soak.Duration > 0 {
 			rules = append(rules, "a node counts when it has been ready for "+FormatDuration(soak.Duration))
 		}
-		out = append(out, PolicyCompartment{name, rules})
+		out = append(out, PolicyCompartment{rollout.GroupRef{Compartment: name}.Name(), rules})
 	}
 	for i := range spec.Compartments {
-		c := spec.Compartments[i].DeepCopy()
+		c := &spec.Compartments[i]
 		add(c.Name, c.Budget, c.Strategy, c.Wave, c.Soak)
 	}
-	d := spec.Default.DeepCopy()
-	add(otherNodes, d.Budget, &d.Strategy, d.Wave, nil)
+	add(v1alpha1.DefaultCompartment, spec.Default.Budget, &spec.Default.Strategy, spec.Default.Wave, nil)
 	return out
 }
-
-// otherNodes is what people call the nodes that no compartment selects.
-const otherNodes = "default"
 
 func describeBudget(b v1alpha1.Budget) string {
 	switch {
@@ -101,25 +99,18 @@ func describeStrategy(s *v1alpha1.Strategy) []string {
 	case s.Fixed != nil:
 		common = s.Fixed.BatchStrategy
 	case s.Linear != nil:
-		common, growth = s.Linear.BatchStrategy, fmt.Sprintf("each batch is larger by %d", valueOr(s.Linear.Delta, 1))
+		common, growth = s.Linear.BatchStrategy, fmt.Sprintf("each batch is larger by %d", ptr.Deref(s.Linear.Delta, 1))
 	case s.Exponential != nil:
-		common, growth = s.Exponential.BatchStrategy, fmt.Sprintf("each batch is %d times as large", valueOr(s.Exponential.GrowthFactor, 2))
+		common, growth = s.Exponential.BatchStrategy, fmt.Sprintf("each batch is %d times as large", ptr.Deref(s.Exponential.GrowthFactor, 2))
 	}
 	rules := []string{
-		fmt.Sprintf("the first batch is %s, and %s", output.Count(int(valueOr(common.InitialBatch, 1)), "node"), growth),
-		fmt.Sprintf("a batch passes with %d %%", valueOr(common.BatchThreshold, 100)),
+		fmt.Sprintf("the first batch is %s, and %s", output.Count(int(ptr.Deref(common.InitialBatch, 1)), "node"), growth),
+		fmt.Sprintf("a batch passes with %d %%", ptr.Deref(common.BatchThreshold, 100)),
 	}
 	if n := common.FailureThreshold; n != nil {
 		rules = append(rules, fmt.Sprintf("it stops after %s that failed", output.Count(int(*n), "batch")))
 	}
 	return rules
-}
-
-func valueOr[T any](value *T, otherwise T) T {
-	if value == nil {
-		return otherwise
-	}
-	return *value
 }
 
 // Day is a day of the calendar, in the time zone of the policy.

@@ -17,6 +17,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/nodeop"
 	opreport "github.com/skyhook-k8s/skyhook/internal/nodeop/report"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/profile"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
@@ -143,6 +144,21 @@ func (s *RolloutStatus) takeOutSkipped(op *nodeopv1.NodeOp) {
 	}
 }
 
+// FirstReason says in one line why a rollout is where it is; nothing if there is nothing to say.
+func (s *RolloutStatus) FirstReason() string {
+	switch {
+	case s.Problem != "":
+		return s.Problem
+	case len(s.Failures) > 0:
+		return s.Failures[0].Node + ": " + s.Failures[0].Text
+	case len(s.Reasons) > 0:
+		return fmt.Sprintf("%s: %s", output.Count(s.Reasons[0].Nodes, "node"), s.Reasons[0].Text)
+	case len(s.Skipped) > 0:
+		return fmt.Sprintf("%s skipped: %s", output.Count(s.Skipped[0].Nodes, "node"), s.Skipped[0].Text)
+	}
+	return ""
+}
+
 // CountSkipped counts the nodes that a check skipped.
 func (s *RolloutStatus) CountSkipped() (n int) {
 	for _, c := range s.Skipped {
@@ -214,8 +230,7 @@ func (s *RolloutStatus) addVerdicts(v *Cluster, r *rollout.Rollout, verdicts []r
 
 // addSoakLeft says how long a node must still be ready before it counts. One that is not ready has no such time.
 func addSoakLeft(v *Cluster, group rollout.GroupRef, verdict rollout.Verdict) rollout.Verdict {
-	at := slices.IndexFunc(v.Snapshot.Groups, func(g rollout.Group) bool { return g.Ref == group })
-	if left := verdict.Why.Since.Add(v.Snapshot.Groups[at].Soak).Sub(v.Snapshot.Now); left > 0 {
+	if left := verdict.Why.Since.Add(v.soakOf(group)).Sub(v.Snapshot.Now); left > 0 {
 		verdict.Why.Text += ", " + FormatDuration(left) + " from now"
 	}
 	return verdict

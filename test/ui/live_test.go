@@ -375,4 +375,28 @@ func TestHandover(t *testing.T) {
 	})
 	b.open(address + "rollouts/skyhook/gpu-stack")
 	waitUntil(t, "complete", func() bool { return strings.Contains(b.text("#summary"), "2 of 2 done") })
+	c.checkSoak(t, b)
+	b.click("#revision-1 summary")
+	b.click("#revision-1 a[data-load]")
+	b.waitVisible("#revision-1 pre")
+	if text := b.text("#revision-1 pre"); !strings.Contains(text, "is what the spec says") || !strings.Contains(text, "version: 1.2.0") {
+		t.Errorf("the revision opens with:\n%s", text)
+	}
+}
+
+// checkSoak lets nodes soak that have finished: the track of the open page says until when, of a batch and of a compartment.
+func (c *liveCluster) checkSoak(t *testing.T, b *browser) {
+	policy := &v1alpha1.DeploymentPolicy{ObjectMeta: metav1.ObjectMeta{Name: "after-jobs"}}
+	for step, patch := range map[string]string{
+		"batch": `{"spec":{"soak":"1h"}}`,
+		"first": `{"spec":{"soak":"1h","default":{"after":["first"]},"compartments":[{"name":"first","selector":{"matchLabels":{"pool":"gpu"}},"budget":{"count":1}}]}}`,
+	} {
+		c.Must(c.Client.Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, []byte(patch))))
+		waitUntil(t, step+" soaks", func() bool {
+			track := b.text("#track")
+			return strings.Contains(track, step) && strings.Contains(track, "soaks: its nodes must stay ready until") && strings.Contains(track, "(in 5")
+		})
+		c.Must(c.Client.Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"soak":null,"compartments":null,"default":{"after":null}}}`))))
+		waitUntil(t, step+" counts", func() bool { return !strings.Contains(b.text("#track"), "soaks") })
+	}
 }

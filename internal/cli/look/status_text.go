@@ -32,19 +32,9 @@ func FormatOverview(p *output.Printer, all []view.RolloutStatus) string {
 	header := []string{"NAME", "READY", "STATUS", "DONE", "PROGRESS", "BUSY", "FAILING", "WAITING", "LEFT", "WHY"}
 	var rows [][]string
 	for _, s := range all {
-		why := s.Problem
-		if why == "" && len(s.Failures) > 0 {
-			why = s.Failures[0].Node + ": " + s.Failures[0].Text
-		}
-		if why == "" && len(s.Reasons) > 0 {
-			why = fmt.Sprintf("%s: %s", output.Count(s.Reasons[0].Nodes, "node"), s.Reasons[0].Text)
-		}
-		if why == "" && len(s.Skipped) > 0 {
-			why = fmt.Sprintf("%s skipped: %s", output.Count(s.Skipped[0].Nodes, "node"), s.Skipped[0].Text)
-		}
 		rows = append(rows, []string{
 			view.ShortName(s.Name), string(s.Verdict), s.Status, fmt.Sprintf("%d/%d", s.Complete, s.Nodes), formatBar(s.Complete+s.CountSkipped(), s.Nodes, 10),
-			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), cmp.Or(s.Left, "-"), why,
+			strconv.Itoa(s.InProgress), strconv.Itoa(s.Failing), strconv.Itoa(s.Waiting + s.Blocked), cmp.Or(s.Left, "-"), s.FirstReason(),
 		})
 	}
 	return output.FormatTable(header, p.ClipLastColumn(header, rows, 70, 0), p.Painter())
