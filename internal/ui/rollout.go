@@ -99,7 +99,7 @@ const maxTicks = 4
 // Ticks are round times on the axis.
 func (p plot) Ticks() []tick {
 	const day = 24 * time.Hour
-	steps := []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 7 * day, 30 * day, 90 * day}
+	steps := []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 30 * day, 90 * day}
 	step := steps[len(steps)-1]
 	if at := slices.IndexFunc(steps, func(d time.Duration) bool { return p.to.Sub(p.from)/d <= maxTicks }); at >= 0 {
 		step = steps[at]
