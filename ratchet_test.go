@@ -24,7 +24,7 @@ import (
 // Ratchets limit how much a maintainer has to carry. A limit is the figure of today and only falls: who makes one smaller lowers it in
 // the same change, and who has to raise one does so in a change of its own that says what the weight buys.
 var ratchets = []ratchet{
-	{"lines of the product", 79643, "every line is read by somebody"},
+	{"lines of the product", 81424, "every line is read by somebody"},
 	{"lines of the harness", 17937, "a test that needs a large harness proves less about the product"},
 	{"lines of hack", 1557, "tools that others keep need no maintainer here"},
 	{"lines of the largest package", 5954, "a package can be read in one sitting"},
