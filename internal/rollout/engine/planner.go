@@ -36,7 +36,7 @@ type nodeState struct {
 	isDuplicate bool         // an older node has the same name; nothing is planned for this one
 	firstTarget *targetState // targets on this node, earlier rollouts first
 	occupant    *targetState // the admitted one
-	// an admitted target here shares its reboots, or did: one at a time works here
+	// an admitted target here shares its reboots, or did, or several are admitted: one at a time works here
 	sharesReboots bool
 	awaitsReboot  bool         // with sharesReboots: all that are admitted only await it
 	turn          *targetState // with sharesReboots: the one that works here; nil if all that can work await the reboot

@@ -150,10 +150,11 @@ func (t inspector) isOccupied() bool {
 }
 
 func (t inspector) countAdmission() {
-	if t.node.occupant == nil {
+	isSecond := t.node.occupant != nil
+	if !isSecond {
 		t.node.occupant = t.targetState
 	}
-	t.node.sharesReboots = t.node.sharesReboots || t.rollout.SharesReboots || t.target.Reboot != nil
+	t.node.sharesReboots = t.node.sharesReboots || t.rollout.SharesReboots || t.target.Reboot != nil || isSecond
 	if t.rollout.isOwnOrder(t.target.Visit.Order) {
 		t.rollout.addOrder(t.target.Visit.Order)
 	}
