@@ -211,7 +211,7 @@ type Rollout struct {
 	Rollback  JointRollback
 	// the reboot that a target owes counts for all targets on its node whose rollouts say so
 	SharesReboots bool
-	DriftLimit    int            // of targets whose node is checked for drift at the same time
+	CheckLimit    int            // of targets whose node is checked for drift at the same time
 	Handover      []HandoverStep // who is asked for a node, one after the other
 	Targets       []*Target      // other snapshots may have the same ones, see CopyTarget
 	Omitted       []Omitted      // targets that a Pruner left out
@@ -268,7 +268,7 @@ type Target struct {
 	Handover *Handover // nil while nobody was asked since its node is held
 	Proof    *Proof    // what must be true of the node before it is given back; nil for nothing
 	Rollback Rollback
-	Drift    *Drift // when its node is checked, once it is finished; nil for never
+	Check    *Check // when its node is checked, once it is finished; nil for never
 	Pull     *Pull  // of the images that it needs, before it is admitted; nil for none
 	Objects  Objects
 	Reboot   *SharedReboot // that it awaits or awaited in this admission; nil for none

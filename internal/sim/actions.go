@@ -168,10 +168,10 @@ const driftInterval = 5 * time.Minute
 
 // checkDrift creates the object that checks the node, or notes what it found: nothing.
 func (w actionWriter) checkDrift() {
-	if w.target.Drift == nil {
+	if w.target.Check == nil {
 		return
 	}
-	drift := *w.target.Drift
+	drift := *w.target.Check
 	switch {
 	case w.action.Verb == rollout.VerbVerify:
 		drift.Object, drift.Created, drift.Ended = w.newObjectName(), w.now, false
@@ -179,22 +179,22 @@ func (w actionWriter) checkDrift() {
 		drift.Old, drift.Object, drift.Going = append(slices.Clone(drift.Old), drift.Object), "", !drift.Ended
 		drift.Due = w.now.Add(driftInterval)
 	}
-	w.target.Drift = &drift
+	w.target.Check = &drift
 }
 
 // sweepDrift deletes an object that checks the node, or checked it. It reports whether there was one. With SlowDeletion, one that has not
 // ended stays until Drift.Going is reset.
 func (w actionWriter) sweepDrift(object string) bool {
-	if w.target.Drift == nil || w.target.Drift.Object != object && !slices.Contains(w.target.Drift.Old, object) {
+	if w.target.Check == nil || w.target.Check.Object != object && !slices.Contains(w.target.Check.Old, object) {
 		return false
 	}
-	drift := *w.target.Drift
+	drift := *w.target.Check
 	if drift.Object == object {
 		drift.Object, drift.Going = "", !drift.Ended
 	}
 	drift.Going = drift.Going && w.SlowDeletion
 	drift.Old = slices.DeleteFunc(slices.Clone(drift.Old), func(o string) bool { return o == object })
-	w.target.Drift = &drift
+	w.target.Check = &drift
 	return true
 }
 

@@ -45,22 +45,22 @@ func (c *nodeCompiler) compileDrift(t *plan.Target, out *rollout.Target) {
 	}
 	rec := c.facts.DriftOf(t)
 	c.result.readsClock = c.result.readsClock || t.On.Drift.IsInFuture(c.facts.Now)
-	out.Drift = &rollout.Drift{Due: c.driftDue(t, rec), Limit: plan.DriftPodTimeout}
+	out.Check = &rollout.Check{Due: c.driftDue(t, rec), Limit: plan.DriftPodTimeout}
 	for _, pod := range pods {
 		phase := pod.Drift.Status.Phase
 		hasEnded := phase == corev1.PodSucceeded || phase == corev1.PodFailed
 		switch {
 		case pod.Leaving, pod.Name != c.facts.DriftPodName(t):
 			if !hasEnded {
-				out.Drift.Going, out.Drift.GoneBy = true, slices.MaxFunc([]time.Time{out.Drift.GoneBy, pod.Created.Add(plan.DriftPodTimeout), pod.Deleted.Add(plan.DriftPodTimeout)}, time.Time.Compare)
+				out.Check.Going, out.Check.GoneBy = true, slices.MaxFunc([]time.Time{out.Check.GoneBy, pod.Created.Add(plan.DriftPodTimeout), pod.Deleted.Add(plan.DriftPodTimeout)}, time.Time.Compare)
 			}
 			if !pod.Leaving && pod.Name != rec.Pod {
-				out.Drift.Old = append(out.Drift.Old, pod.Name)
+				out.Check.Old = append(out.Check.Old, pod.Name)
 			}
 		default:
-			out.Drift.Object, out.Drift.Created, out.Drift.Ended = pod.Name, pod.Created, hasEnded
+			out.Check.Object, out.Check.Created, out.Check.Ended = pod.Name, pod.Created, hasEnded
 			found := c.facts.ReadDrift(t, pod.Drift)
-			out.Drift.Keep = len(node.DriftRecord{Packages: found}.Drifted()) > 0
+			out.Check.Keep = len(node.DriftRecord{Packages: found}.Drifted()) > 0
 		}
 	}
 }

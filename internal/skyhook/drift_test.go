@@ -43,13 +43,13 @@ func newCheckedCluster(t *testing.T) (*testCluster, *v1alpha1.Skyhook) {
 	return w, s
 }
 
-func (w *testCluster) driftTarget(s *v1alpha1.Skyhook) *rollout.Drift {
+func (w *testCluster) driftTarget(s *v1alpha1.Skyhook) *rollout.Check {
 	w.t.Helper()
 	c := w.compile(s)
-	if len(c.Rollout.Targets) != 1 || c.Rollout.Targets[0].Drift == nil {
+	if len(c.Rollout.Targets) != 1 || c.Rollout.Targets[0].Check == nil {
 		w.t.Fatalf("the targets are %+v", c.Rollout.Targets)
 	}
-	return c.Rollout.Targets[0].Drift
+	return c.Rollout.Targets[0].Check
 }
 
 func (w *testCluster) driftRecord() node.DriftRecord {
@@ -204,8 +204,8 @@ func TestDriftObjects(t *testing.T) {
 	// What a pod says of a Skyhook that checks nothing is a stray.
 	s.Spec.Drift = nil
 	c := w.compile(s)
-	if got := c.Rollout.Targets[0]; got.Drift != nil || !slices.Contains(got.Objects.Orphans, pod.Name) {
-		t.Errorf("without drift: %+v, strays %v", got.Drift, got.Objects.Orphans)
+	if got := c.Rollout.Targets[0]; got.Check != nil || !slices.Contains(got.Objects.Orphans, pod.Name) {
+		t.Errorf("without drift: %+v, strays %v", got.Check, got.Objects.Orphans)
 	}
 	if _, isThere := w.node("n1").Annotations[v1alpha1.PrefixDrift+"demo"]; isThere {
 		t.Error("without drift the annotation stays")

@@ -588,7 +588,7 @@ func (c *planCheck) checkVerify(a acting) string {
 		return "the target is not finished"
 	case n.Cordoned || len(n.Holds) > 0 || !n.Ready:
 		return "the node is held, not ready, or in use"
-	case t.Drift == nil || t.Drift.Object != "" || t.Drift.Due.After(c.seen.Now):
+	case t.Check == nil || t.Check.Object != "" || t.Check.Due.After(c.seen.Now):
 		return "no check is due"
 	}
 	for i := range c.seen.Rollouts {

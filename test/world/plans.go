@@ -140,15 +140,15 @@ func (c *planCheck) checkDriftChangesNothing() {
 	for i := range without.Rollouts {
 		r := &without.Rollouts[i]
 		for _, t := range r.Targets {
-			if t.Drift != nil {
-				objects[t.Drift.Object] = true
-				for _, o := range t.Drift.Old {
+			if t.Check != nil {
+				objects[t.Check.Object] = true
+				for _, o := range t.Check.Old {
 					objects[o] = true
 				}
 			}
-			t.Drift = nil
+			t.Check = nil
 		}
-		r.DriftLimit = 0
+		r.CheckLimit = 0
 	}
 	plan := sortPlan(c.plan)
 	plan.Actions = slices.DeleteFunc(plan.Actions, func(a rollout.Action) bool {
@@ -171,7 +171,7 @@ func (c *planCheck) checkDriftLimit() {
 	for _, r := range c.seen.Rollouts {
 		for _, t := range r.Targets {
 			n := nodeOf(c.seen, t)
-			isRunning := n != nil && t.Drift != nil && (t.Drift.Going && n.Ready && c.seen.Now.Before(t.Drift.GoneBy) || t.Drift.Object != "" && !t.Drift.Ended)
+			isRunning := n != nil && t.Check != nil && (t.Check.Going && n.Ready && c.seen.Now.Before(t.Check.GoneBy) || t.Check.Object != "" && !t.Check.Ended)
 			if isRunning {
 				checks[r.Ref]++
 			}
@@ -184,8 +184,8 @@ func (c *planCheck) checkDriftLimit() {
 		}
 	}
 	for _, r := range c.seen.Rollouts {
-		if starts[r.Ref] && checks[r.Ref] > r.DriftLimit {
-			c.run.violate("drift checks disturb nobody", "%s checks %d nodes for drift, at most %d may be", r.Ref, checks[r.Ref], r.DriftLimit)
+		if starts[r.Ref] && checks[r.Ref] > r.CheckLimit {
+			c.run.violate("drift checks disturb nobody", "%s checks %d nodes for drift, at most %d may be", r.Ref, checks[r.Ref], r.CheckLimit)
 		}
 	}
 }

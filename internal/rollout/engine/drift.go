@@ -29,7 +29,7 @@ type driftChecker struct{ *planner }
 
 func (d driftChecker) checkNodes() {
 	for i := range d.rollouts {
-		if r := &d.rollouts[i]; r.DriftLimit > 0 {
+		if r := &d.rollouts[i]; r.CheckLimit > 0 {
 			d.checkRollout(r)
 		}
 	}
@@ -41,7 +41,7 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 	running := 0
 	for i := range r.targets {
 		t := &r.targets[i]
-		if t.target.Drift == nil || !t.exists {
+		if t.target.Check == nil || !t.exists {
 			continue
 		}
 		d.sweepOld(t)
@@ -50,22 +50,22 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 			d.awaitObject(t)
 		}
 		switch {
-		case t.target.Drift.Object != "":
+		case t.target.Check.Object != "":
 			d.continueCheck(t)
 		case !d.mayCheck(t):
-		case d.plan.now.Before(t.target.Drift.Due):
-			d.plan.requestNext(nextPoll(t.target.Drift.Due))
+		case d.plan.now.Before(t.target.Check.Due):
+			d.plan.requestNext(nextPoll(t.target.Check.Due))
 		default:
 			due = append(due, t)
 		}
 	}
 	slices.SortFunc(due, func(a, b *targetState) int {
-		return cmp.Or(a.target.Drift.Due.Compare(b.target.Drift.Due), cmp.Compare(a.node.rank, b.node.rank))
+		return cmp.Or(a.target.Check.Due.Compare(b.target.Check.Due), cmp.Compare(a.node.rank, b.node.rank))
 	})
 	if len(due) > 0 {
 		d.plan.requestNext(nextPoll(d.plan.now.Add(1))) // these have ended, or others can start
 	}
-	for _, t := range due[:min(len(due), max(0, r.DriftLimit-running))] {
+	for _, t := range due[:min(len(due), max(0, r.CheckLimit-running))] {
 		d.plan.addAction(t, rollout.VerbVerify, rollout.Why{Reason: rollout.ReasonDrift, Text: "it is checked whether the node is still as it was left"})
 	}
 }
@@ -73,8 +73,8 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 // awaitObject requests the pass in which the object of a check has ended: no event says so. That it is gone matters when the next check
 // is due, there or for another node that waits.
 func (d driftChecker) awaitObject(t *targetState) {
-	at, due := d.plan.now.Add(1), t.target.Drift.Due
-	isOver := t.target.Drift.Object == "" || t.target.Drift.Ended
+	at, due := d.plan.now.Add(1), t.target.Check.Due
+	isOver := t.target.Check.Object == "" || t.target.Check.Ended
 	if isOver && due.After(at) {
 		at = due
 	}
@@ -83,7 +83,7 @@ func (d driftChecker) awaitObject(t *targetState) {
 
 // sweepOld deletes what earlier checks left.
 func (d driftChecker) sweepOld(t *targetState) {
-	for _, object := range t.target.Drift.Old {
+	for _, object := range t.target.Check.Old {
 		d.plan.addAction(t, rollout.VerbSweep, rollout.Why{Reason: rollout.ReasonReplaced, Text: "nobody needs " + object + " any more", About: object}).Object = object
 	}
 }
@@ -92,14 +92,14 @@ func (d driftChecker) sweepOld(t *targetState) {
 // gone, because the request may be on its way or be lost, or does not go in time. On a node that is not ready nothing goes, and nothing
 // runs that others wait for.
 func (t *targetState) isBeingChecked(now time.Time) bool {
-	drift := t.target.Drift
+	drift := t.target.Check
 	isStuck := !drift.GoneBy.IsZero() && !now.Before(drift.GoneBy)
 	return drift.Object != "" && !drift.Ended || drift.Going && t.node.Ready && !isStuck
 }
 
 // continueCheck ends a check that has ended, takes too long, or is in the way.
 func (d driftChecker) continueCheck(t *targetState) {
-	drift := t.target.Drift
+	drift := t.target.Check
 	note := func(text string) {
 		why := rollout.Why{Reason: rollout.ReasonEnded, Text: text, About: drift.Object}
 		d.plan.addAction(t, rollout.VerbNote, why).Object = drift.Object
@@ -126,7 +126,7 @@ func (d driftChecker) continueCheck(t *targetState) {
 func (d driftChecker) mayCheck(t *targetState) bool {
 	r := t.rollout
 	isStarted := !r.Paused && !r.Deleting && r.Broken == nil
-	isDone := t.isComplete() && !t.isSoaking() && !t.target.Drift.Going && t.target.Blocked == nil && !t.target.Leaving
+	isDone := t.isComplete() && !t.isSoaking() && !t.target.Check.Going && t.target.Blocked == nil && !t.target.Leaving
 	return isStarted && isDone && t.isUntouched() && t.node.Ready && !t.node.Sending
 }
 

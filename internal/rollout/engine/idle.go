@@ -98,7 +98,7 @@ func (n *nodeState) isIdle() bool {
 func (t *targetState) isIdle() bool {
 	isValid := t.exists && t.invalid == nil
 	isInFlight := t.target.Visit.Admitted || t.target.Leaving
-	isChecked := t.rollout.DriftLimit > 0 && t.target.Drift != nil
+	isChecked := t.rollout.CheckLimit > 0 && t.target.Check != nil
 	isUnsettled := isChecked || t.target.Pull != nil || t.waitsFirst() || t.soak.isOpen || t.target.Visit.Skipped || t.target.Rollback.Cause != nil
 	if isInFlight || isUnsettled || !isValid {
 		return false

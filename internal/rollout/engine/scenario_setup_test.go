@@ -205,7 +205,7 @@ func changeRollout(r *rollout.Rollout, key, value string) {
 	case "keep-held":
 		r.KeepHeld = yes
 	case "drift":
-		r.DriftLimit = parseNumber(value)
+		r.CheckLimit = parseNumber(value)
 	case "drain":
 		after, what, _ := strings.Cut(value, ",")
 		r.Drain.Timeout, r.Drain.OnTimeout = parseDuration(after), rollout.DrainTimeout(what)
@@ -361,7 +361,7 @@ func (s *scenario) changeTarget(t *rollout.Target, w []string) {
 		case "proof":
 			t.Proof = parseProof(t.Proof, value)
 		case "drift":
-			t.Drift = s.parseDrift(t.Drift, value)
+			t.Check = s.parseDrift(t.Check, value)
 		case "pull":
 			t.Pull = s.parsePull(t.Pull, value)
 		case "can-roll-back":
@@ -452,8 +452,8 @@ func parseProof(before *rollout.Proof, value string) *rollout.Proof {
 
 // parseDrift parses when the node is checked for drift, from now: "10m", and what is known of the object that checks it: ",ended"
 // or ",keep"; ",going" while that is being deleted.
-func (s *scenario) parseDrift(before *rollout.Drift, value string) *rollout.Drift {
-	d := rollout.Drift{Limit: 5 * time.Minute}
+func (s *scenario) parseDrift(before *rollout.Check, value string) *rollout.Check {
+	d := rollout.Check{Limit: 5 * time.Minute}
 	if before != nil {
 		d = *before
 	}

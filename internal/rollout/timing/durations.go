@@ -270,14 +270,14 @@ func (m *targetMeasurer) measureHandover() {
 
 // measureDrift measures how long a check takes.
 func (m *targetMeasurer) measureDrift() {
-	d := m.target().Drift
+	d := m.target().Check
 	if m.Durations == nil || d == nil || d.Object == "" {
 		return
 	}
 	if observed := m.firstSeenOf("drift", d.Object, d.Created); !observed.Equal(d.Observed) {
 		drift := *d
 		drift.Observed = observed
-		m.change().Drift = &drift
+		m.change().Check = &drift
 	}
 }
 

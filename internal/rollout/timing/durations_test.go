@@ -203,7 +203,7 @@ func TestMeasureKnownTargets(t *testing.T) {
 			case 0:
 				out.Proof = &rollout.Proof{Since: at(now)}
 			case 1:
-				out.Drift = &rollout.Drift{Object: "check", Created: at(now)}
+				out.Check = &rollout.Check{Object: "check", Created: at(now)}
 			case 2:
 				out.Pull = &rollout.Pull{Object: "pull", Created: at(now)}
 			}

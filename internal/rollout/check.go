@@ -5,9 +5,9 @@ package rollout
 
 import "time"
 
-// Drift is the check whether the node of a finished target is still as it was left. It changes nothing there, takes no slot, and
+// Check is the check whether the node of a finished target is still as it was left. It changes nothing there, takes no slot, and
 // ends as soon as something is done on the node.
-type Drift struct {
+type Check struct {
 	Due     time.Time     // of the next check
 	Object  string        // name of the object that checks the node, if one exists; none of Orphans
 	Created time.Time     // when that was created
@@ -23,7 +23,7 @@ type Drift struct {
 
 // ExpiresAt returns when a check takes too long. It counts from when the object was observed, because Created may be a time of another
 // clock.
-func (d *Drift) ExpiresAt() time.Time {
+func (d *Check) ExpiresAt() time.Time {
 	if d.Observed.IsZero() {
 		return d.Created.Add(d.Limit)
 	}
