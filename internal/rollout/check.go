@@ -5,10 +5,12 @@ package rollout
 
 import "time"
 
-// Check is the check whether the node of a finished target is still as it was left. It changes nothing there, takes no slot, and
-// ends as soon as something is done on the node.
+// Check is a look at the node of a target that changes nothing there and takes no slot: whether a finished one is still as it was left, or
+// before its turn how much of the work the node needs. It ends as soon as something is done on the node.
 type Check struct {
-	Due     time.Time     // of the next check
+	Before  bool          // the turn of the target, which is not admitted without an answer
+	Refused *Why          // what the answer says against an admission; with Before
+	Due     time.Time     // of the next check; with Before that is how long the answer counts, and zero for none
 	Object  string        // name of the object that checks the node, if one exists; none of Orphans
 	Created time.Time     // when that was created
 	Ended   bool          // and has ended
@@ -23,9 +25,4 @@ type Check struct {
 
 // ExpiresAt returns when a check takes too long. It counts from when the object was observed, because Created may be a time of another
 // clock.
-func (d *Check) ExpiresAt() time.Time {
-	if d.Observed.IsZero() {
-		return d.Created.Add(d.Limit)
-	}
-	return d.Observed.Add(d.Limit)
-}
+func (c *Check) ExpiresAt() time.Time { return timeOr(c.Observed, c.Created).Add(c.Limit) }

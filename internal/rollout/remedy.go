@@ -44,6 +44,7 @@ var remedies = map[Reason]string{
 	ReasonInOthersCare:        "it starts when that is gone; see avoid of the policy",
 	ReasonNodeGone:            "nothing to do",
 	ReasonImagePull:           "correct image, version or pull secret; it is retried",
+	ReasonPreflight:           "it is looked again every ten minutes; kubectl skyhook node describe shows what the preflight said",
 	ReasonPulling:             "it is admitted when its images are on the node; kubectl describe pod shows what the pull waits for",
 	ReasonKubeletRejected:     "see kubectl describe pod; it is retried",
 	ReasonRefused:             "change what the message names; it is retried",

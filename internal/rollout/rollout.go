@@ -268,7 +268,7 @@ type Target struct {
 	Handover *Handover // nil while nobody was asked since its node is held
 	Proof    *Proof    // what must be true of the node before it is given back; nil for nothing
 	Rollback Rollback
-	Check    *Check // when its node is checked, once it is finished; nil for never
+	Check    *Check // when its node is checked, before its turn or once it is finished; nil for never
 	Pull     *Pull  // of the images that it needs, before it is admitted; nil for none
 	Objects  Objects
 	Reboot   *SharedReboot // that it awaits or awaited in this admission; nil for none

@@ -82,7 +82,7 @@ func newRunner(s rollout.Snapshot, durations Durations) *runner {
 	isProtected := hasProtectedPod(r.cluster.Workloads)
 	for i := range r.cluster.State.Rollouts {
 		of := &r.cluster.State.Rollouts[i]
-		of.CheckLimit = 0 // checks for drift never end
+		simplifyChecks(of)
 		simplifyPulls(of)
 		of.Drain.WaitFirst = of.Drain.WaitFirst && isProtected // otherwise nothing is waited for, and targets can be left out
 	}

@@ -123,7 +123,7 @@ func checkOpen(t *targetState) *rollout.Why {
 // checkAdmission returns why a candidate is not admitted now; nil if it may be.
 func checkAdmission(t *targetState, looker *podLooker) *rollout.Why {
 	looker.isGivenUp = false
-	return checkAll(t, checkOpen, looker.checkProtected, checkMemory, checkLimit, checkTopology, checkLedger, checkPulled)
+	return checkAll(t, checkOpen, looker.checkProtected, checkMemory, checkLimit, checkTopology, checkLedger, checkPreflight, checkPulled)
 }
 
 // checkAll returns the first reason why a candidate waits; nil if it does not.

@@ -29,7 +29,7 @@ func (p *planner) decide() rollout.Plan {
 		t := &p.targets[i]
 		t.verdict = evaluateGates(t)
 		if !p.countProtected(t) {
-			p.countUnpullable(t)
+			p.countUnready(t)
 		}
 		advancer{p}.advance(t)
 	}

@@ -23,8 +23,8 @@ func nextPoll(at time.Time) time.Time {
 	return at
 }
 
-// driftChecker checks whether finished nodes are still as they were left. It runs when everything else is decided, because nodes that
-// are worked on are not checked.
+// driftChecker checks whether finished nodes are still as they were left, and what others need before their turn. It runs when everything
+// else is decided, because nodes that are worked on are not checked.
 type driftChecker struct{ *planner }
 
 func (d driftChecker) checkNodes() {
@@ -37,7 +37,7 @@ func (d driftChecker) checkNodes() {
 
 // checkRollout continues the checks of a rollout and starts those that are due, the longest overdue first.
 func (d driftChecker) checkRollout(r *rolloutState) {
-	var due []*targetState
+	var due, asked []*targetState
 	running := 0
 	for i := range r.targets {
 		t := &r.targets[i]
@@ -47,11 +47,17 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 		d.sweepOld(t)
 		if t.isBeingChecked(d.plan.now) {
 			running++
-			d.awaitObject(t)
+			if !t.target.Check.Before { // otherwise its end is observed
+				d.awaitObject(t)
+			}
 		}
 		switch {
 		case t.target.Check.Object != "":
 			d.continueCheck(t)
+		case t.target.Check.Before && d.mayAsk(t):
+			asked = append(asked, t)
+		case t.target.Check.Refused != nil:
+			d.plan.requestNext(t.target.Check.Due)
 		case !d.mayCheck(t):
 		case d.plan.now.Before(t.target.Check.Due):
 			d.plan.requestNext(nextPoll(t.target.Check.Due))
@@ -65,9 +71,37 @@ func (d driftChecker) checkRollout(r *rolloutState) {
 	if len(due) > 0 {
 		d.plan.requestNext(nextPoll(d.plan.now.Add(1))) // these have ended, or others can start
 	}
-	for _, t := range due[:min(len(due), max(0, r.CheckLimit-running))] {
+	free := max(0, r.CheckLimit-running)
+	free -= d.ask(asked, free)
+	for _, t := range due[:min(len(due), free)] {
 		d.plan.addAction(t, rollout.VerbVerify, rollout.Why{Reason: rollout.ReasonDrift, Text: "it is checked whether the node is still as it was left"})
 	}
+}
+
+// ask looks at the nodes of candidates, and returns how many these are: all of which nothing is known, and of the others as many of a group
+// as it may admit next.
+func (d driftChecker) ask(asked []*targetState, free int) int {
+	sortStable(asked, compareCandidates)
+	again := map[*groupState]int{}
+	started := 0
+	for _, t := range asked {
+		isFirst := t.target.Check.Due.IsZero()
+		if started == free || !isFirst && again[t.group] >= t.group.pullLimit() {
+			continue
+		}
+		if !isFirst {
+			again[t.group]++
+		}
+		started++
+		d.plan.addAction(t, rollout.VerbVerify, rollout.Why{Reason: rollout.ReasonPreflight, Text: "it is looked what the node needs"})
+	}
+	return started
+}
+
+// mayAsk reports whether the node of a candidate may be looked at now.
+func (d driftChecker) mayAsk(t *targetState) bool {
+	isStarted := !t.rollout.Paused && t.rollout.Broken == nil && !t.target.Check.Going
+	return isStarted && t.awaitsAnswer(d.plan.now) && t.isLeftAlone() && t.node.Ready && !t.node.Sending
 }
 
 // awaitObject requests the pass in which the object of a check has ended: no event says so. That it is gone matters when the next check
@@ -100,16 +134,22 @@ func (t *targetState) isBeingChecked(now time.Time) bool {
 // continueCheck ends a check that has ended, takes too long, or is in the way.
 func (d driftChecker) continueCheck(t *targetState) {
 	drift := t.target.Check
+	isUntouched := t.isUntouched()
+	if drift.Before {
+		isUntouched = t.isLeftAlone()
+	}
 	note := func(text string) {
 		why := rollout.Why{Reason: rollout.ReasonEnded, Text: text, About: drift.Object}
 		d.plan.addAction(t, rollout.VerbNote, why).Object = drift.Object
 		if !drift.Keep {
 			d.plan.addAction(t, rollout.VerbSweep, why).Object = drift.Object
 		}
-		d.plan.requestNext(nextPoll(d.plan.now.Add(1))) // in which the outcome counts
+		if !drift.Before { // otherwise the change of the node is observed
+			d.plan.requestNext(nextPoll(d.plan.now.Add(1))) // in which the outcome counts
+		}
 	}
 	switch {
-	case !t.isUntouched():
+	case !isUntouched:
 		why := rollout.Why{Reason: rollout.ReasonReplaced, Text: "the node is worked on, so it is not checked", About: drift.Object}
 		d.plan.addAction(t, rollout.VerbSweep, why).Object = drift.Object
 	case drift.Ended:
@@ -132,7 +172,12 @@ func (d driftChecker) mayCheck(t *targetState) bool {
 
 // isUntouched reports whether no rollout works on the node of a target, or begins to, and nobody holds it.
 func (t *targetState) isUntouched() bool {
+	return t.isLeftAlone() && len(t.node.Holds) == 0 && !t.node.Cordoned
+}
+
+// isLeftAlone reports whether no rollout works on the node of a target, or begins to.
+func (t *targetState) isLeftAlone() bool {
 	n := t.node
-	isUsed := n.occupant != nil || n.objects > 0 || n.isReserved || len(n.Holds) > 0 || n.Cordoned
+	isUsed := n.occupant != nil || n.objects > 0 || n.isReserved
 	return !isUsed && n.findTarget(func(other *targetState) bool { return other.isAdmittedNow }) == nil
 }

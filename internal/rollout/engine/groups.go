@@ -38,7 +38,7 @@ type groupState struct {
 type groupCandidates struct {
 	total       int
 	protected   int // they wait for protected pods: none of them is admitted now
-	unpullable  int // their images cannot be pulled: the same
+	unready     int // their images cannot be pulled, or their preflight is against it: the same
 	occupying   int // their node is not given back
 	unstoppable int // they are admitted though the group stopped: their rollout is being deleted, or they roll back
 }
@@ -99,7 +99,7 @@ func (g *groupState) addCandidate(t *targetState) {
 
 // admissible returns how many candidates may be admitted as far as their own nodes are concerned.
 func (g *groupState) admissible() int {
-	return g.candidates.total - g.candidates.protected - g.candidates.unpullable
+	return g.candidates.total - g.candidates.protected - g.candidates.unready
 }
 
 // addBusy counts a node against the limit. A node counts once, however often it is added.

@@ -43,7 +43,7 @@ func (u imagePuller) pullImages() {
 	}
 	for i := range u.rollouts {
 		for _, t := range u.rollouts[i].candidates {
-			if t.isAwaitingPull() && !t.isAdmittedNow {
+			if t.isAwaitingPull() && !t.isAdmittedNow && !t.isAwaitingPreflight(u.plan.now) {
 				u.pullNext(t)
 			}
 		}
@@ -86,8 +86,13 @@ func (u imagePuller) count(t *targetState) {
 // already, or being sent, is not withdrawn, and a node that is not given back does not wait.
 func (t *targetState) isAwaitingPull() bool {
 	p := t.target.Pull
+	return p != nil && p.Needed && !p.Ended && !t.isBeginning()
+}
+
+// isBeginning reports whether a target is admitted as soon as it may be, whatever is to come before its turn.
+func (t *targetState) isBeginning() bool {
 	isBegun := t.reservation.isOpen || t.reservation.isElsewhere || t.occupiesNode || t.node.Sending
-	return p != nil && p.Needed && !p.Ended && !isBegun && !t.target.Rollback.WithOthers && !t.rollout.Deleting
+	return isBegun || t.target.Rollback.WithOthers || t.rollout.Deleting
 }
 
 // checkPulled stops candidates whose images are not on the node.
@@ -102,10 +107,12 @@ func checkPulled(t *targetState) *rollout.Why {
 	return &why
 }
 
-// countUnpullable counts a candidate whose images cannot be pulled: a batch is not open for it.
-func (p *planner) countUnpullable(t *targetState) {
-	if t.passesGates && !t.target.Visit.Admitted && t.isAwaitingPull() && t.pullFailure != nil {
-		t.group.candidates.unpullable++
+// countUnready counts a candidate whose images cannot be pulled, or whose preflight is against it: a batch is not open for it.
+func (p *planner) countUnready(t *targetState) {
+	isUnpullable := t.isAwaitingPull() && t.pullFailure != nil
+	isRefused := t.target.Check != nil && t.target.Check.Refused != nil
+	if t.passesGates && !t.target.Visit.Admitted && (isUnpullable || isRefused) {
+		t.group.candidates.unready++
 	}
 }
 

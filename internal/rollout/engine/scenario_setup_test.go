@@ -450,7 +450,7 @@ func parseProof(before *rollout.Proof, value string) *rollout.Proof {
 	return p
 }
 
-// parseDrift parses when the node is checked for drift, from now: "10m", and what is known of the object that checks it: ",ended"
+// parseDrift parses when the node is checked, from now: "10m", or "before" for before its turn, "against" for an answer against it, and what is known of the object that checks it: ",ended"
 // or ",keep"; ",going" while that is being deleted.
 func (s *scenario) parseDrift(before *rollout.Check, value string) *rollout.Check {
 	d := rollout.Check{Limit: 5 * time.Minute}
@@ -458,7 +458,13 @@ func (s *scenario) parseDrift(before *rollout.Check, value string) *rollout.Chec
 		d = *before
 	}
 	due, rest, _ := strings.Cut(value, ",")
-	if due != "" {
+	switch due {
+	case "":
+	case "before":
+		d.Before, d.Due, d.Refused = true, time.Time{}, nil
+	case "against":
+		d.Refused = &rollout.Why{Reason: rollout.ReasonPreflight, Text: "the disk is full"}
+	default:
 		d.Due = s.cluster.State.Now.Add(parseDuration(due))
 	}
 	for option := range strings.SplitSeq(rest, ",") {
