@@ -117,7 +117,7 @@ func (w *wireMessage) shorten() bool {
 	case d != nil && len(d.Files) > 0 && len(d.Files[0].Path) > 60:
 		d.Files[0].Path = clipToJSON(d.Files[0].Path, len(d.Files[0].Path)-20)
 	default:
-		return false
+		return w.shortenPreflight()
 	}
 	return true
 }

@@ -91,6 +91,26 @@ func FuzzInterrupt(f *testing.F) {
 	})
 }
 
+// FuzzAnswers: no answer of a step makes us panic; what is understood survives, whatever room there is.
+func FuzzAnswers(f *testing.F) {
+	f.Add("none: all is there\nservice a,b: they read it\n\n")
+	f.Add("reboot:\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := ParseAnswers(s)
+		if err != nil {
+			if len(err.Error()) > 2000 {
+				t.Fatalf("a long error: %q", err)
+			}
+			return
+		}
+		out := Message{Outcome: Succeeded, Package: s, Version: s, Mode: ModePreflight, Step: s, Boot: s, Agent: s, Reason: s, Preflight: &p}.EncodeWithin(400)
+		got, ok := DecodeMessage(string(out))
+		if !ok || len(out) > 400 || got.Preflight == nil || got.Preflight.Answer != p.Answer || !cmp.Equal(got.Preflight.Services, p.Services) || got.Preflight.Reason == "" {
+			t.Fatalf("%+v comes back as %+v in %d bytes", p, got.Preflight, len(out))
+		}
+	})
+}
+
 // FuzzMessage: what a container leaves never makes us panic or takes much memory, and whatever goes
 // into a message, it fits and is understood.
 func FuzzMessage(f *testing.F) {

@@ -50,6 +50,8 @@ type Message struct {
 	RefusesRollback bool
 	// Drift is set by a check for drift that could look.
 	Drift *Drift
+	// Preflight is set by a preflight that succeeded.
+	Preflight *Preflight
 	// Lines are the last lines of that step's output, redacted.
 	Lines []string
 }
@@ -90,7 +92,8 @@ type wireMessage struct {
 	Agent    string   `json:"agent,omitempty"`
 	Lines    []string `json:"lines,omitempty"`
 
-	RefusesRollback bool `json:"refusesRollback,omitempty"`
+	Preflight       *Preflight `json:"preflight,omitempty"`
+	RefusesRollback bool       `json:"refusesRollback,omitempty"`
 }
 
 // Encode is the message as one JSON object of at most MaxMessage bytes. What is
@@ -107,7 +110,7 @@ func (m Message) EncodeWithin(limit int) []byte {
 		Mode: Mode(clipToJSON(string(m.Mode), 32)), Step: clipToJSON(m.Step, 160),
 		Exit: m.Exit, Signal: clipToJSON(m.Signal, 32), Reason: clipToJSON(m.Reason, 512),
 		Ran: m.Ran, Skipped: m.Skipped, Checked: m.Checked, Agent: clipToJSON(m.Agent, 64), Drift: m.Drift.clip(),
-		RefusesRollback: m.RefusesRollback, Boot: clipToJSON(m.Boot, 64),
+		RefusesRollback: m.RefusesRollback, Boot: clipToJSON(m.Boot, 64), Preflight: m.Preflight.clip(),
 	}
 	if m.Duration > 0 {
 		w.Duration = m.Duration.Round(time.Millisecond).String()
@@ -155,7 +158,7 @@ func DecodeMessage(s string) (Message, bool) {
 		Outcome: w.Outcome, Class: w.Class, Reason: w.Reason, Step: w.Step,
 		Exit: w.Exit, Signal: w.Signal, Ran: w.Ran, Skipped: w.Skipped, Checked: w.Checked,
 		Reboot: w.Reboot, Drift: w.Drift, Lines: w.Lines,
-		RefusesRollback: w.RefusesRollback, Boot: clipToJSON(w.Boot, 64),
+		RefusesRollback: w.RefusesRollback, Boot: clipToJSON(w.Boot, 64), Preflight: w.Preflight.clip(),
 	}
 	if w.Duration != "" {
 		d, err := time.ParseDuration(w.Duration)

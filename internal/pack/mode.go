@@ -11,6 +11,7 @@ type Mode string
 
 // The modes, in the order a package meets them.
 const (
+	ModePreflight          Mode = "preflight" // looks and answers, before a node takes its turn; see Preflight
 	ModeUninstall          Mode = "uninstall"
 	ModeUninstallCheck     Mode = "uninstall-check"
 	ModeUpgrade            Mode = "upgrade"
@@ -25,6 +26,7 @@ const (
 )
 
 var modes = []Mode{
+	ModePreflight,
 	ModeUninstall, ModeUninstallCheck,
 	ModeUpgrade, ModeUpgradeCheck,
 	ModeApply, ModeApplyCheck,
@@ -52,13 +54,16 @@ const checkSuffix = "-check"
 // IsCheck says whether the mode looks at the host without changing it.
 func (m Mode) IsCheck() bool { return strings.HasSuffix(string(m), checkSuffix) }
 
+// HasCheck says whether the mode acts on the host, so that another mode checks it.
+func (m Mode) HasCheck() bool { return m.HasSteps() && !m.IsCheck() && m != ModePreflight }
+
 // Check is the mode that checks this one; a check is its own check, and
-// interrupt has none.
+// interrupt and preflight have none.
 func (m Mode) Check() Mode {
 	if m.IsCheck() {
 		return m
 	}
-	if !m.HasSteps() {
+	if !m.HasCheck() {
 		return ""
 	}
 	return m + checkSuffix

@@ -84,7 +84,7 @@ func checkModes(c Config, written map[string]any, found *findings) {
 			if !isList || len(c.Modes[m]) > 0 {
 				steps++
 			}
-			if !m.IsCheck() {
+			if m.HasCheck() {
 				actions++
 			}
 		}
@@ -93,13 +93,13 @@ func checkModes(c Config, written map[string]any, found *findings) {
 		found.fail("no-steps", "$.modes", "no mode has a step, so the package does nothing", "add a step to apply or config, and its check")
 	}
 	if actions == 0 && steps > 0 {
-		found.fail("no-action", "$.modes", "there are checks only", "add one of uninstall, upgrade, apply, config and post-interrupt; an empty list will do")
+		found.fail("no-action", "$.modes", "there are only modes that look", "add one of uninstall, upgrade, apply, config and post-interrupt; an empty list will do")
 	}
 	if _, there := written[string(ModeInterrupt)]; there {
 		found.warn("mode-interrupt", "$.modes.interrupt", "interrupts have no steps, so this has no effect", "move its steps to post-interrupt, and name the interrupt in the Skyhook")
 	}
 	for _, m := range modes {
-		if !m.HasSteps() || m.IsCheck() || len(c.Modes[m]) == 0 {
+		if !m.HasCheck() || len(c.Modes[m]) == 0 {
 			continue
 		}
 		value, there := written[string(m.Check())]
@@ -139,7 +139,7 @@ func checkMode(c Config, m Mode, checked map[Mode]map[string]bool, found *findin
 		} else {
 			keys[key] = i
 		}
-		if good && m.HasSteps() && !m.IsCheck() && len(c.Modes[m.Check()]) > 0 && !hasCompanion(checked, m, s) {
+		if good && m.HasCheck() && len(c.Modes[m.Check()]) > 0 && !hasCompanion(checked, m, s) {
 			found.warn("companion-check", at+".path", fmt.Sprintf("no check runs %s", quoteValue(checkFileName(s.File()))), fmt.Sprintf("add it to %s", m.Check()))
 		}
 	}

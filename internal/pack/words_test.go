@@ -74,7 +74,7 @@ func TestModes(t *testing.T) {
 	if _, ok := ParseMode("Apply"); ok {
 		t.Error("mode words are exact")
 	}
-	if ModeApply.Check() != ModeApplyCheck || ModeInterrupt.Check() != "" || ModeInterrupt.HasSteps() {
+	if ModeApply.Check() != ModeApplyCheck || ModeInterrupt.Check() != "" || ModeInterrupt.HasSteps() || ModePreflight.Check() != "" || !ModePreflight.HasSteps() || ModePreflight.HasCheck() {
 		t.Error("wrong checks")
 	}
 	if !ModeUninstallCheck.Uninstalls() || ModeApply.Uninstalls() || !ModeUpgradeCheck.Upgrades() || ModeConfig.Upgrades() {
@@ -82,7 +82,7 @@ func TestModes(t *testing.T) {
 	}
 	list := Modes()
 	list[0] = "changed"
-	if Modes()[0] != ModeUninstall {
+	if Modes()[0] != ModePreflight {
 		t.Error("the list can be changed from outside")
 	}
 }
