@@ -90,7 +90,7 @@ func (w podWriter) rememberRefusal(a rollout.Action, err error) bool {
 	case rollout.VerbRun:
 		q.task = a.Task
 	case rollout.VerbVerify:
-		q.task = node.TaskDrift
+		q.task = node.TaskCheck
 	case rollout.VerbPull:
 		q.task = node.TaskPull
 	default:

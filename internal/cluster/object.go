@@ -29,7 +29,7 @@ func (w podWriter) apply(ctx context.Context, a rollout.Action, n *node.Node) er
 	case rollout.VerbRun:
 		return w.runTask(ctx, a, n)
 	case rollout.VerbVerify:
-		return w.startDriftCheck(ctx, a, n)
+		return w.startCheck(ctx, a, n)
 	case rollout.VerbRecall:
 		return w.recallPod(ctx, a)
 	case rollout.VerbPull:
@@ -92,10 +92,10 @@ func (w podWriter) recallPod(ctx context.Context, a rollout.Action) error {
 	return nil
 }
 
-// startDriftCheck creates the pod that checks a node for drift.
-func (w podWriter) startDriftCheck(ctx context.Context, a rollout.Action, n *node.Node) error {
+// startCheck creates the pod that checks a node.
+func (w podWriter) startCheck(ctx context.Context, a rollout.Action, n *node.Node) error {
 	by := w.compiled.Skyhooks[a.Rollout]
-	if pod := by.DriftPod(n); pod != nil {
+	if pod := by.CheckPod(n); pod != nil {
 		return w.createCheckPod(ctx, by, pod)
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
@@ -42,7 +41,8 @@ func StripNode(n *corev1.Node) *corev1.Node {
 			devices[name] = amount
 		}
 	}
-	n.Status = corev1.NodeStatus{Conditions: kept, Allocatable: devices, NodeInfo: corev1.NodeSystemInfo{
+	handlers := slices.DeleteFunc(slices.Clone(n.Status.RuntimeHandlers), func(h corev1.NodeRuntimeHandler) bool { return !node.MountsReadOnly(h) })
+	n.Status = corev1.NodeStatus{RuntimeHandlers: handlers, Conditions: kept, Allocatable: devices, NodeInfo: corev1.NodeSystemInfo{
 		BootID: n.Status.NodeInfo.BootID, KubeletVersion: n.Status.NodeInfo.KubeletVersion, ContainerRuntimeVersion: n.Status.NodeInfo.ContainerRuntimeVersion,
 	}}
 	return n
@@ -89,10 +89,10 @@ func summariseContainers(statuses []corev1.ContainerStatus) []corev1.ContainerSt
 	return out
 }
 
-// summariseChecks returns how far a check for drift is, or the last stage of a compact pod; nothing for
+// summariseChecks returns how far a check of a node is, or the last stage of a compact pod; nothing for
 // other pods, whose main container only waits.
 func summariseChecks(p *corev1.Pod) []corev1.ContainerStatus {
-	if p.Labels[v1alpha1.LabelDrift] == "" && !podstate.IsCompact(p) {
+	if !podstate.IsCheck(p) && !podstate.IsCompact(p) {
 		return nil
 	}
 	return summariseContainers(p.Status.ContainerStatuses)

@@ -234,6 +234,8 @@ func startsOrEndsChecks(actions []rollout.Action) bool {
 	noted := ""
 	for _, a := range actions {
 		switch {
+		case a.Why.Reason == rollout.ReasonPreflight: // an admission waits for it
+			return false
 		case a.Verb == rollout.VerbVerify:
 		case a.Verb == rollout.VerbNote:
 			noted = a.Object

@@ -140,6 +140,9 @@ func (d driftChecker) continueCheck(t *targetState) {
 	}
 	note := func(text string) {
 		why := rollout.Why{Reason: rollout.ReasonEnded, Text: text, About: drift.Object}
+		if drift.Before {
+			why.Reason = rollout.ReasonPreflight
+		}
 		d.plan.addAction(t, rollout.VerbNote, why).Object = drift.Object
 		if !drift.Keep {
 			d.plan.addAction(t, rollout.VerbSweep, why).Object = drift.Object
