@@ -56,7 +56,7 @@ func (c *planCheck) checkAction(action rollout.Action) string {
 func (c *planCheck) checkVerb(a acting) string {
 	switch a.Verb {
 	case rollout.VerbAdmit:
-		return cmp.Or(c.checkBegin(a), c.checkPulled(a), c.checkWait(a), c.checkAdmit(a))
+		return cmp.Or(c.checkBegin(a), c.checkAsked(a), c.checkPulled(a), c.checkWait(a), c.checkAdmit(a))
 	case rollout.VerbHold:
 		return cmp.Or(c.checkWait(a), c.checkHold(a))
 	case rollout.VerbRun:
@@ -578,16 +578,20 @@ func (c *planCheck) checkUntaint(a acting) string {
 	return ""
 }
 
-// checkVerify: a node is checked for drift only when everything is done there, and nobody works on it or holds it.
+// checkVerify: a node is checked only when nobody works on it, and after everything is done there only when nobody holds it.
 func (c *planCheck) checkVerify(a acting) string {
 	t, n := a.seen, a.was
+	isBefore := t.Check != nil && t.Check.Before && !t.Visit.Admitted && hasWork(t) && n.Ready
 	switch {
 	case a.rollout.Paused || a.rollout.Deleting || a.rollout.Broken != nil:
 		return "the rollout is paused or deleted"
+	case isBefore && !t.Leaving && t.Blocked == nil:
 	case t.Visit.Admitted || t.Leaving || hasWork(t) || t.Rollback.Cause != nil || t.Blocked != nil:
 		return "the target is not finished"
 	case n.Cordoned || len(n.Holds) > 0 || !n.Ready:
 		return "the node is held, not ready, or in use"
+	}
+	switch {
 	case t.Check == nil || t.Check.Object != "" || t.Check.Due.After(c.seen.Now):
 		return "no check is due"
 	}
@@ -617,13 +621,35 @@ func (c *planCheck) checkPull(a acting) string {
 
 // checkPulled: a target is admitted when its images are on the node.
 func (c *planCheck) checkPulled(a acting) string {
+	if p := a.seen.Pull; p != nil && p.Needed && !p.Ended && !c.isBeginning(a) {
+		return "its images are not on the node"
+	}
+	return ""
+}
+
+// isBeginning reports whether a target is admitted whatever is to come before its turn.
+func (c *planCheck) isBeginning(a acting) bool {
 	of := a.seen.Objects
 	hasObjects := len(of.Orphans)+len(of.Going)+len(of.Queues) > 0 || slices.ContainsFunc(a.seen.Tasks, func(k rollout.Task) bool {
 		return k.Object.Name != "" || k.Object.Leaving
 	})
-	isExempt := a.seen.Rollback.WithOthers || a.rollout.Deleting || c.isReserved(a) || holdsNode(a.was, a.Rollout) || hasObjects
-	if p := a.seen.Pull; p != nil && p.Needed && !p.Ended && !isExempt {
-		return "its images are not on the node"
+	return a.seen.Rollback.WithOthers || a.rollout.Deleting || c.isReserved(a) || holdsNode(a.was, a.Rollout) || hasObjects
+}
+
+// checkAsked: a target is admitted when it was said a moment ago what its node needs, and nothing speaks against it. One that joins others
+// cannot be asked.
+func (c *planCheck) checkAsked(a acting) string {
+	k := a.seen.Check
+	isShared := slices.ContainsFunc(c.seen.Rollouts, func(r rollout.Rollout) bool {
+		o := findTarget(&r, a.was)
+		return o != nil && o.Visit.Admitted
+	})
+	switch {
+	case k == nil || !k.Before || c.isBeginning(a):
+	case k.Refused != nil:
+		return "its preflight is against it"
+	case !c.seen.Now.Before(k.Due) && !isShared:
+		return "it is not known what the node needs"
 	}
 	return ""
 }

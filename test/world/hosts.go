@@ -150,6 +150,7 @@ func (r *Run) stepNode(key client.ObjectKey) {
 	n.Status.Conditions[at].Status, n.Status.Conditions[at].LastTransitionTime = ready, metav1.NewTime(r.now)
 	if h.downFor == 0 {
 		n.Status.NodeInfo.BootID = h.bootID()
+		n.Status.RuntimeHandlers = []corev1.NodeRuntimeHandler{{Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: new(true)}}}
 		n.Status.NodeInfo.ContainerRuntimeVersion = "containerd://2.1.4"
 		n.Status.NodeInfo.KubeletVersion = []string{"v1.34.3", "v1.35.0", "v1.35.1"}[r.random("kubelet", n.Name).IntN(3)]
 	}
@@ -198,6 +199,8 @@ func (r *Run) stepPod(p *corev1.Pod) {
 		r.stepCommand(p, h, random)
 	case p.Labels[v1alpha1.LabelDrift] != "":
 		r.stepCheck(p, random)
+	case p.Labels[v1alpha1.LabelPreflight] != "":
+		r.stepPreflight(p, random)
 	case p.Labels[v1alpha1.LabelPrepull] != "":
 		r.stepPull(p, random)
 	case p.Namespace == Namespace:

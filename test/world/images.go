@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
@@ -117,7 +118,8 @@ func (r *Run) checkMountedImages(p *corev1.Pod) {
 			continue
 		}
 		for k := range r.truth.pins {
-			if k.uid == string(owner.UID) && v.Image.Reference == k.image+":"+k.version {
+			isOf := k.uid == string(owner.UID) && v.Name == plan.SafeName(63, "image", k.name) // others may have the same image
+			if isOf && v.Image.Reference == k.image+":"+k.version {
 				r.violate("all nodes pull the recorded digest", "pod %s mounts %s, whose digest was recorded", p.Name, v.Image.Reference)
 			}
 		}

@@ -74,6 +74,9 @@ func newSkyhookSpec(random *rand.Rand) content {
 	if random.IntN(2) == 0 {
 		spec["shareReboots"] = true
 	}
+	if random.IntN(3) == 0 {
+		spec["preflight"] = true
+	}
 	return spec
 }
 

@@ -140,21 +140,23 @@ func (c *planCheck) checkDriftChangesNothing() {
 	for i := range without.Rollouts {
 		r := &without.Rollouts[i]
 		for _, t := range r.Targets {
-			if t.Check != nil {
-				objects[t.Check.Object] = true
-				for _, o := range t.Check.Old {
-					objects[o] = true
-				}
+			if t.Check == nil {
+				continue
 			}
-			t.Check = nil
+			objects[t.Check.Object] = true
+			for _, o := range t.Check.Old {
+				objects[o] = true
+			}
+			if !t.Check.Before {
+				t.Check = nil
+			}
 		}
-		r.CheckLimit = 0
 	}
-	plan := sortPlan(c.plan)
-	plan.Actions = slices.DeleteFunc(plan.Actions, func(a rollout.Action) bool {
+	isCheck := func(a rollout.Action) bool {
 		return a.Verb == rollout.VerbVerify || a.Verb == rollout.VerbNote || a.Verb == rollout.VerbSweep && objects[a.Object]
-	})
-	other := sortPlan(engine.Decide(without))
+	}
+	plan, other := sortPlan(c.plan), sortPlan(engine.Decide(without))
+	plan.Actions, other.Actions = slices.DeleteFunc(plan.Actions, isCheck), slices.DeleteFunc(other.Actions, isCheck)
 	plan.Next, other.Next = c.seen.Now, c.seen.Now
 	if len(plan.Actions)+len(other.Actions) == 0 {
 		plan.Actions = other.Actions

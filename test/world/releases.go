@@ -148,7 +148,7 @@ func (r *Run) checkNewCheck(pod content) {
 	uid := r.uidOf(nodeKey(nestedString(pod, "spec", "nodeName")))
 	for _, of := range []map[string]bool{r.truth.admitted[uid], r.truth.held[uid]} {
 		for by, is := range of {
-			if is && r.server.objects[Skyhooks.Kind][client.ObjectKey{Name: by}] != nil {
+			if is && r.hasSkyhook(by) {
 				r.violate("drift checks disturb nobody", "%s checks node %s, on which %s works", skyhook, r.nameOf(uid), by)
 			}
 		}
@@ -163,9 +163,13 @@ func (r *Run) checkNewCheck(pod content) {
 			running = append(running, key.Name)
 		}
 	}
-	if len(running) >= plan.MaxDriftChecks {
+	if len(running) >= plan.MaxChecks {
 		r.violate("drift checks disturb nobody", "%s checks node %s, and %s too", skyhook, r.nameOf(uid), strings.Join(running, ", "))
 	}
+}
+
+func (r *Run) hasSkyhook(name string) bool {
+	return r.server.objects[Skyhooks.Kind][client.ObjectKey{Name: name}] != nil
 }
 
 // isOfOwner reports whether two pods have the same owner: a Skyhook that was created again counts its own.

@@ -212,7 +212,16 @@ func (r *Run) advanceCaches() {
 
 // restTime is how long nothing must change until the cluster is at rest. What is asked for again in a moment, such as a status that was
 // written a second ago, must not pass for rest, nor must a drain that waits for a protected pod.
-const restTime = protectedFor + time.Minute
+// A stage that hangs is ended when its time is over, which may be later than others rest.
+func (r *Run) restTime() time.Duration {
+	for _, key := range r.server.keys(Pods) {
+		pod := r.server.objects[Pods.Kind][key]
+		if h := r.host(nestedString(pod, "spec", "nodeName")); h != nil && h.hung[string(meta(pod).GetUID())] {
+			return plan.DefaultStageDeadline + 10*time.Minute
+		}
+	}
+	return protectedFor + time.Minute
+}
 
 // awaitRest makes turns without events until the cluster has come to rest, and checks what must be true then.
 func (r *Run) awaitRest() {
@@ -242,10 +251,12 @@ func (r *Run) comesToRest(turns int) bool {
 			still, since = 0, r.now
 			continue
 		}
-		if still++; still >= 4 && r.now.Sub(since) >= restTime {
+		if still++; still >= 4 && r.now.Sub(since) >= r.restTime() {
 			return true
 		}
-		r.wait()
+		if r.wait(); still > 20 { // somebody is asked again and again
+			r.now = r.now.Add(time.Minute)
+		}
 	}
 	return false
 }

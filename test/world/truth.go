@@ -104,6 +104,9 @@ func (r *Run) onWrite(w Write) {
 		if meta(w.After).GetLabels()[v1alpha1.LabelDrift] != "" {
 			r.checkNewCheck(w.After)
 		}
+		if meta(w.After).GetLabels()[v1alpha1.LabelPreflight] != "" {
+			r.checkNewPreflight(w.After)
+		}
 		if meta(w.After).GetLabels()[v1alpha1.LabelPrepull] != "" {
 			r.checkNewPull(w.After)
 		}
@@ -234,7 +237,8 @@ func (r *Run) podsOf(skyhook string) map[string]bool {
 	out := map[string]bool{}
 	for key, c := range r.server.objects[Pods.Kind] {
 		owner := metav1.GetControllerOfNoCopy(meta(c))
-		if key.Namespace != Namespace || owner == nil || owner.Kind != Skyhooks.Kind || owner.Name != skyhook || hasEndedWell(c) {
+		isPreflight := meta(c).GetLabels()[v1alpha1.LabelPreflight] != ""
+		if key.Namespace != Namespace || owner == nil || owner.Kind != Skyhooks.Kind || owner.Name != skyhook || isPreflight || hasEndedWell(c) {
 			continue
 		}
 		if n := r.server.objects[Nodes.Kind][nodeKey(nestedString(c, "spec", "nodeName"))]; n != nil {
