@@ -41,6 +41,7 @@ type Node struct {
 	ReadySince      time.Time
 	Facts           []Fact // by name
 	BootID          string
+	MountsReadOnly  bool                   // its container runtime mounts a directory read-only with all that is mounted below it
 	Kubelet         string                 // its version
 	Runtime         string                 // name and version of the container runtime: containerd://2.1.0
 	Conditions      []corev1.NodeCondition // ours only
@@ -72,6 +73,7 @@ func Parse(n *corev1.Node, prev *Node) *Node {
 		Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable,
 		BootID: n.Status.NodeInfo.BootID, Kubelet: n.Status.NodeInfo.KubeletVersion, Runtime: n.Status.NodeInfo.ContainerRuntimeVersion, Facts: facts(n),
 	}
+	out.MountsReadOnly = slices.ContainsFunc(n.Status.RuntimeHandlers, MountsReadOnly)
 	for _, c := range n.Status.Conditions {
 		switch {
 		case c.Type == corev1.NodeReady:
@@ -84,6 +86,11 @@ func Parse(n *corev1.Node, prev *Node) *Node {
 	}
 	out.parseAnnotations(prev)
 	return out
+}
+
+// MountsReadOnly reports whether a runtime handler is that of pods that name none, and mounts read-only what is mounted below, too.
+func MountsReadOnly(h corev1.NodeRuntimeHandler) bool {
+	return h.Name == "" && h.Features != nil && h.Features.RecursiveReadOnlyMounts != nil && *h.Features.RecursiveReadOnlyMounts
 }
 
 // parseAnnotations parses the annotations of every Skyhook and NodeOp, except those that are the same on prev.

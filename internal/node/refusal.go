@@ -17,10 +17,10 @@ type Refusal struct {
 	Count int       // attempts that were refused in a row
 }
 
-// What stands for pods that belong to no task where tasks are named: the one that checks a node for drift, and the one that pulls images
+// What stands for pods that belong to no task where tasks are named: the one that checks a node, and the one that pulls images
 // before their turn.
 const (
-	TaskDrift = "drift"
+	TaskCheck = "check"
 	TaskPull  = "prepull"
 )
 

@@ -34,7 +34,8 @@ type SkyhookRecord struct {
 	Apart     bool                      `json:"apart,omitempty"`     // in this admission each stage has a pod of its own: one for several could not start
 	Unmounted string                    `json:"unmounted,omitempty"` // versions of kubelet and runtime that could not mount an image
 	Held      *Held                     `json:"held,omitempty"`
-	Packages  map[string]*PackageRecord `json:"packages,omitempty"` // by name|version
+	Preflight map[string]Answer         `json:"preflight,omitempty"` // by name|version
+	Packages  map[string]*PackageRecord `json:"packages,omitempty"`  // by name|version
 }
 
 // Visit is what a node remembers of its latest admission.
@@ -190,6 +191,7 @@ func (r SkyhookRecord) Clone() SkyhookRecord {
 		h := *r.Held
 		out.Held = &h
 	}
+	out.Preflight = maps.Clone(r.Preflight)
 	return out
 }
 
@@ -213,6 +215,7 @@ func (r SkyhookRecord) Effective(nodeUID, skyhookUID, stateHash string, state v1
 	out.Reboot = nil
 	if len(state) == 0 {
 		out.Admitted, out.Skipped, out.First, out.Queues, out.Packages, out.Complete, out.Rollback = false, false, false, nil, nil, nil, nil
+		out.Preflight = nil
 		return out
 	}
 	out.Packages, out.Queues = maps.Clone(r.Packages), maps.Clone(r.Queues)

@@ -64,6 +64,12 @@ func (r SkyhookRecord) eachTime(do func(*time.Time)) {
 	if r.Held != nil {
 		do(&r.Held.At)
 	}
+	for key, answer := range r.Preflight {
+		before := answer.At
+		if do(&answer.At); !answer.At.Equal(before) {
+			r.Preflight[key] = answer
+		}
+	}
 	for _, p := range r.Packages {
 		note(p.FailedAt)
 		note(p.Since)

@@ -25,6 +25,7 @@ const (
 	fieldWait        = ".wait" // of drainConfig and drainOptions
 	fieldMarks       = "nodeMarks"
 	fieldReboots     = "shareReboots"
+	fieldPreflight   = "preflight"
 	fieldProof       = "proof"
 	fieldRollback    = "rollback"
 	fieldPins        = "pinImages" // a setting of the operator

@@ -38,6 +38,7 @@ func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy, hasPin
 		names = append(names, FieldAvoid) // see Avoid
 	}
 	fill(&names, fieldReboots, &spec.ShareReboots, true)
+	fill(&names, fieldPreflight, &spec.Preflight, true)
 	if p == nil || p.Spec.Proof == nil {
 		fill(&names, fieldProof, &spec.Proof, Proof)
 	}

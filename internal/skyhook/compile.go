@@ -51,7 +51,7 @@ func newRollout(in *plan.Input) rollout.Rollout {
 		Paused: hasAnnotation(s, v1alpha1.AnnotationPause) || hasAnnotation(s, v1alpha1.AnnotationDisable), Yields: hasAnnotation(s, v1alpha1.AnnotationDisable),
 		Deleting: s.DeletionTimestamp != nil, Serial: s.Spec.Serial,
 		Taint:      rollout.Taint{Required: s.Spec.RuntimeRequired, NewNodes: s.Spec.RuntimeRequired && s.Spec.AutoTaintNewNodes, CordonAfter: s.Spec.RuntimeRequired && s.Spec.RuntimeRequiredCordonAfter},
-		CheckLimit: driftLimit(s),
+		CheckLimit: checkLimit(s),
 		Drain:      drainOptions(s.Spec.DrainConfig), Numbering: rollout.Numbering{Stored: true, Next: int(s.Status.NodeOrderOffset)}, Since: owesSince(s),
 		Announce: announces(s, in.Policy), SharesReboots: ptr.Deref(s.Spec.ShareReboots, false),
 	}

@@ -77,7 +77,7 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 	leaving := !selected && !c.facts.Deleting
 	switch {
 	case c.facts.Deleting && len(pods) == 0 && !c.hasMarks(n),
-		leaving && !rec.Admitted && !on.Cordoned && len(pods)+len(c.pods.Drift)+len(c.pods.Pulls) == 0:
+		leaving && !rec.Admitted && !on.Cordoned && len(pods)+len(c.pods.Checks)+len(c.pods.Pulls) == 0:
 		if leaving {
 			c.clearNodeStatus(n)
 		}
@@ -124,7 +124,9 @@ func (c *nodeCompiler) compileTarget(n *node.Node) {
 		c.correctRecord(t)
 	}
 	c.compileWork(t, out)
-	c.compileDrift(t, out)
+	if !c.compilePreflight(t, out) {
+		c.compileDrift(t, out)
+	}
 	c.compilePull(t, out)
 }
 
@@ -215,7 +217,7 @@ func (c *nodeCompiler) compileTasks(t *plan.Target, out *rollout.Target) {
 		return
 	}
 	isUnknown := !t.On.HasRecord() && !t.On.Cordoned
-	alone := out.Visit.Admitted || t.Wanted.IsBack || len(c.pods.Work) > 0 || t.Record.State != t.On.StateHash && !isUnknown || c.hasRebootedSince(t)
+	alone := out.Visit.Admitted || len(t.Record.Preflight) > 0 || t.Wanted.IsBack || len(c.pods.Work) > 0 || t.Record.State != t.On.StateHash && !isUnknown || c.hasRebootedSince(t)
 	key := shape{t.On.Shape, c.facts.IsCompactOn(t.Node, &t.Record)}
 	d := c.alike[key]
 	if d == nil || alone {

@@ -47,10 +47,10 @@ func (c *Compiled) IsStage(nodeName, task string) bool {
 	return err == nil && !st.IsInterrupt()
 }
 
-// DriftPod returns the pod that checks a node for drift; nil if there is nothing to check.
-func (c *Compiled) DriftPod(n *node.Node) *corev1.Pod {
+// CheckPod returns the pod that asks the packages of a node what it needs, or checks it for drift; nil if there is nothing to check.
+func (c *Compiled) CheckPod(n *node.Node) *corev1.Pod {
 	if t := c.target(n.Name); t != nil {
-		return c.renderer().DriftPod(t)
+		return c.renderer().CheckPod(t)
 	}
 	return nil
 }

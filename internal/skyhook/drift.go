@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -20,16 +21,17 @@ import (
 // driftSlots is into how many parts the interval is divided: checks begin together at the end of one, so that they share passes.
 const driftSlots = 500
 
-func driftLimit(s *v1alpha1.Skyhook) int {
-	if s.Spec.Drift == nil {
+func checkLimit(s *v1alpha1.Skyhook) int {
+	if s.Spec.Drift == nil && !ptr.Deref(s.Spec.Preflight, false) {
 		return 0
 	}
-	return plan.MaxDriftChecks
+	return plan.MaxChecks
 }
 
-// compileDrift says when a node is checked for drift, and how far a check is.
+// compileDrift says when a node is checked for drift, and how far a check is. Nothing else is checked meanwhile: what a node needs is asked
+// before its turn, and after it.
 func (c *nodeCompiler) compileDrift(t *plan.Target, out *rollout.Target) {
-	pods := c.pods.Drift
+	pods := c.pods.Checks
 	if c.facts.Skyhook.Spec.Drift == nil && t.On.DriftText != "" && t.Selected {
 		e := node.Edit{}
 		e.RemoveAnnotation(t.Node, v1alpha1.PrefixDrift+c.facts.Skyhook.Name)
@@ -46,23 +48,31 @@ func (c *nodeCompiler) compileDrift(t *plan.Target, out *rollout.Target) {
 	rec := c.facts.DriftOf(t)
 	c.result.readsClock = c.result.readsClock || t.On.Drift.IsInFuture(c.facts.Now)
 	out.Check = &rollout.Check{Due: c.driftDue(t, rec), Limit: plan.DriftPodTimeout}
-	for _, pod := range pods {
-		phase := pod.Drift.Status.Phase
+	if pod := c.findCheck(out.Check, c.facts.DriftPodName(t), rec.Pod); pod != nil {
+		found := c.facts.ReadDrift(t, pod)
+		out.Check.Keep = len(node.DriftRecord{Packages: found}.Drifted()) > 0
+	}
+}
+
+// findCheck says how far the check of this name is, and what else checks the node, but for a pod that is kept. It returns the pod, if
+// there is one.
+func (c *nodeCompiler) findCheck(k *rollout.Check, name, kept string) (found *corev1.Pod) {
+	for _, pod := range c.pods.Checks {
+		phase := pod.Check.Status.Phase
 		hasEnded := phase == corev1.PodSucceeded || phase == corev1.PodFailed
 		switch {
-		case pod.Leaving, pod.Name != c.facts.DriftPodName(t):
+		case pod.Leaving, pod.Name != name:
 			if !hasEnded {
-				out.Check.Going, out.Check.GoneBy = true, slices.MaxFunc([]time.Time{out.Check.GoneBy, pod.Created.Add(plan.DriftPodTimeout), pod.Deleted.Add(plan.DriftPodTimeout)}, time.Time.Compare)
+				k.Going, k.GoneBy = true, slices.MaxFunc([]time.Time{k.GoneBy, pod.Created.Add(k.Limit), pod.Deleted.Add(k.Limit)}, time.Time.Compare)
 			}
-			if !pod.Leaving && pod.Name != rec.Pod {
-				out.Check.Old = append(out.Check.Old, pod.Name)
+			if !pod.Leaving && pod.Name != kept {
+				k.Old = append(k.Old, pod.Name)
 			}
 		default:
-			out.Check.Object, out.Check.Created, out.Check.Ended = pod.Name, pod.Created, hasEnded
-			found := c.facts.ReadDrift(t, pod.Drift)
-			out.Check.Keep = len(node.DriftRecord{Packages: found}.Drifted()) > 0
+			k.Object, k.Created, k.Ended, found = pod.Name, pod.Created, hasEnded, pod.Check
 		}
 	}
+	return found
 }
 
 // driftDue returns when a node is checked next: within the interval after its last check or, the first time, after its work was done.
@@ -78,7 +88,7 @@ func (c *nodeCompiler) driftDue(t *plan.Target, rec node.DriftRecord) time.Time 
 	wait := time.Duration(float64(every) * (from + (1-from)*share))
 	slot := max(every/driftSlots, time.Second)
 	due := base.Add(wait).Truncate(slot)
-	if refused, isRefused := c.refused[node.TaskDrift]; isRefused && refused.RetryAt().After(due) {
+	if refused, isRefused := c.refused[node.TaskCheck]; isRefused && refused.RetryAt().After(due) {
 		return refused.RetryAt()
 	}
 	return due

@@ -65,7 +65,7 @@ func (w *testCluster) driftRecord() node.DriftRecord {
 func (w *testCluster) checkDrift(s *v1alpha1.Skyhook, found map[string]pack.Message) *report.Event {
 	w.t.Helper()
 	w.now = w.now.Add(10 * time.Minute)
-	pod := w.compile(s).DriftPod(node.Parse(w.node("n1").DeepCopy(), nil))
+	pod := w.compile(s).CheckPod(node.Parse(w.node("n1").DeepCopy(), nil))
 	if pod == nil {
 		w.t.Fatal("nothing is checked")
 	}
@@ -151,14 +151,14 @@ func TestDriftDue(t *testing.T) {
 		}
 	}
 	target := &plan.Target{Node: &node.Node{Name: "n1", UID: "u"}}
-	refused := &nodeCompiler{facts: &plan.Facts{Skyhook: s, Now: now}, refused: map[string]node.Refusal{node.TaskDrift: {Count: 1, At: now.Add(24 * time.Hour)}}}
+	refused := &nodeCompiler{facts: &plan.Facts{Skyhook: s, Now: now}, refused: map[string]node.Refusal{node.TaskCheck: {Count: 1, At: now.Add(24 * time.Hour)}}}
 	if got := refused.driftDue(target, node.DriftRecord{CheckedAt: now}); !got.After(now.Add(24 * time.Hour)) {
 		t.Errorf("after a refusal it is due at %s", got)
 	}
-	if limit, interval := driftLimit(s), plan.DriftInterval(&v1alpha1.Skyhook{Spec: v1alpha1.SkyhookSpec{Drift: &v1alpha1.Drift{}}}); limit != 10 || interval != 6*time.Hour {
+	if limit, interval := checkLimit(s), plan.DriftInterval(&v1alpha1.Skyhook{Spec: v1alpha1.SkyhookSpec{Drift: &v1alpha1.Drift{}}}); limit != 10 || interval != 6*time.Hour {
 		t.Errorf("the defaults are %d and %s", limit, interval)
 	}
-	if driftLimit(&v1alpha1.Skyhook{}) != 0 {
+	if checkLimit(&v1alpha1.Skyhook{}) != 0 {
 		t.Error("a Skyhook without drift checks nodes")
 	}
 }
@@ -176,7 +176,7 @@ func TestDriftObjects(t *testing.T) {
 	if d := w.driftTarget(s); d.Object != "" || d.Going || len(d.Old) > 0 || d.Limit != plan.DriftPodTimeout {
 		t.Errorf("without a pod: %+v", d)
 	}
-	pod := w.compile(s).DriftPod(node.Parse(w.node("n1").DeepCopy(), nil))
+	pod := w.compile(s).CheckPod(node.Parse(w.node("n1").DeepCopy(), nil))
 	w.create(pod)
 	if d := w.driftTarget(s); d.Object != pod.Name || d.Ended || d.Going || d.Keep {
 		t.Errorf("while it runs: %+v", d)

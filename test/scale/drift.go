@@ -28,9 +28,9 @@ const driftWarmUp = 15 * time.Second
 // driftPeriods is how many times longer that is measured than the operator at rest: only a few nodes are checked in a minute.
 const driftPeriods = 5
 
-// startDriftChecks lets the operator check all nodes. Their work seems to have ended a while ago, so that the first checks, which are
+// startChecks lets the operator check all nodes. Their work seems to have ended a while ago, so that the first checks, which are
 // spread over the interval, begin now.
-func (f *simulation) startDriftChecks(ctx context.Context) error {
+func (f *simulation) startChecks(ctx context.Context) error {
 	done := time.Now().Add(-f.driftInterval / 10).UTC().Truncate(time.Second)
 	if err := runParallel(32, f.nodes, func(i int) error { return f.setFinished(ctx, newNode(int(f.oldest.Load())+i).Name, done) }); err != nil {
 		return err

@@ -104,7 +104,7 @@ func (r *run) measurePhase(ctx context.Context, f *simulation, o *operator, p ph
 	f.mostActive.Store(f.active.Load())
 	var err error
 	if p.name == phaseDrift { // is not measured: the operator reads what it would have recorded long ago
-		if err = f.startDriftChecks(ctx); err == nil {
+		if err = f.startChecks(ctx); err == nil {
 			err = sleep(ctx, driftWarmUp)
 		}
 		if err != nil {

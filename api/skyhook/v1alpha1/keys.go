@@ -85,6 +85,7 @@ const (
 	LabelGeneration          = Group + "/generation"        // of the Skyhook, at the package's first stage in this admission
 	LabelInterrupt           = Group + "/interrupt"         // "True" on interrupt pods
 	LabelDrift               = Group + "/drift"             // "True" on pods that check whether a node is as it was left
+	LabelPreflight           = Group + "/preflight"         // "True" on pods that look what a node needs before its turn
 	LabelPrepull             = Group + "/prepull"           // "True" on pods that pull images before their turn
 	LabelNodeMeta            = Group + "/skyhook-node-meta" // Skyhook whose node metadata a ConfigMap holds
 	LabelRevisionOf          = Group + "/revision-of"       // Skyhook whose packages a ControllerRevision holds

@@ -67,6 +67,12 @@ type SkyhookSpec struct {
 	// +optional
 	ShareReboots *bool `json:"shareReboots,omitempty"`
 
+	// preflight has each package that has a preflight say before a node's turn how much of its work the node needs. A node that
+	// needs nothing is neither cordoned nor drained, and the weakest interrupt that suffices is used: never a stronger one than
+	// that of the package. Default false: all stages and interrupts run. Default true with profile Recommended.
+	// +optional
+	Preflight *bool `json:"preflight,omitempty"`
+
 	// podNonInterruptLabels selects pods, in any namespace, that are never evicted: a package with an interrupt waits
 	// until none of them is running or pending on the node. Default empty, which selects no pod.
 	// +optional

@@ -238,16 +238,16 @@ func (w *Diff) installSteps(want *Definition, entries []Entry) (removal, install
 			removal = concat(removal, w.removalSteps(e, def))
 		}
 	}
-	own := Normalised(want.Package.Interrupt)
+	own := w.lessen(Normalised(want.Package.Interrupt), want)
 	switch {
 	case appliesAgain:
-		return removal, w.stageChain(want.Key(), want, Work{Goal: node.GoalInstall, Effect: own}, v1alpha1.StageApply)
+		return removal, w.stageChain(want.Key(), want, Work{Goal: node.GoalInstall, Effect: own}, w.firstStage(want))
 	case current != nil:
 		return w.resumeSteps(want, *current)
 	case upgrades:
 		return nil, w.stageChain(want.Key(), want, Work{Goal: node.GoalUpgrade, Effect: own}, v1alpha1.StageUpgrade)
 	}
-	return nil, w.stageChain(want.Key(), want, Work{Goal: node.GoalInstall, Effect: own}, v1alpha1.StageApply)
+	return nil, w.stageChain(want.Key(), want, Work{Goal: node.GoalInstall, Effect: own}, w.firstStage(want))
 }
 
 // findCurrent returns the entry of the version of the spec: of several spellings the spec's own, or else the first.
@@ -290,6 +290,9 @@ func (w *Diff) resumeSteps(want *Definition, e Entry) (removal, install []*Step)
 		next.From, next.Keys = e.Record.Hash, e.Record.Keys
 	}
 	next.Effect = w.chooseInterrupt(then.interrupt, p, want, next)
+	if then.start == v1alpha1.StageApply && !p.inRun {
+		then.start = w.firstStage(want)
+	}
 	key := want.Key()
 	if then.start == v1alpha1.StageInterrupt && p.interruptStarted {
 		key = e.key // another spelling of the version: the run goes on under its name
@@ -324,9 +327,9 @@ func (w *Diff) chooseInterrupt(source interruptSource, p position, want *Definit
 	case recordedInterrupt:
 		return p.Effect
 	case computedInterrupt:
-		return w.interruptFor(want, next)
+		return w.lessen(w.interruptFor(want, next), want)
 	}
-	return Normalised(want.Package.Interrupt)
+	return w.lessen(Normalised(want.Package.Interrupt), want)
 }
 
 // hasRebooted reports whether the node has rebooted since the package finished, other than by our interrupts.

@@ -13,10 +13,10 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 )
 
-// Defaults of spec.drift, and how long a check of one package and the pod of a node may take.
+// Defaults of spec.drift, on how many nodes of a Skyhook checks and preflights run at the same time, and how long a check of one package and the pod of a node may take.
 const (
 	defaultDriftInterval = 6 * time.Hour
-	MaxDriftChecks       = 10
+	MaxChecks            = 10
 	DriftTimeout         = 10 * time.Minute
 	DriftPodTimeout      = 12 * time.Minute
 )

@@ -28,6 +28,7 @@ type Facts struct {
 	Pins      []v1alpha1.ImagePin    // by which nodes pull: see knownPins
 	OtherPins int                    // how many of them take room of images that the spec does not have; 0 where all have room
 	Key       string                 // of the packages of the spec
+	Silent    map[string]bool        // hashes of definitions without a preflight, as nodes say
 	WentBack  *FirstRollback         // the first node on which the packages of the spec failed, and that goes or went back; nil for none
 	Deleting  bool
 	Standing  bool // it is paused or cannot be carried out
@@ -54,7 +55,7 @@ func NewFacts(in *Input) *Facts {
 		d := NewDefinition(name, p)
 		f.Packages[name], f.ByHash[d.Hash] = d, d
 	}
-	f.Key = KeyOfDefinitions(f.Packages)
+	f.Key, f.Silent = KeyOfDefinitions(f.Packages), f.findSilent(in.Nodes)
 	if f.PinsImages() && len(f.Pins) >= MostPins-len(f.Packages) {
 		_, f.OtherPins = f.UsefulPins(in.Nodes)
 	}

@@ -13,12 +13,12 @@ import (
 
 // OnNode are the pods of a Skyhook on a node, in the order of their creation.
 type OnNode struct {
-	Work  []*Pod // that run stages, interrupts and commands of proofs
-	Drift []*Pod // that check the node for drift
-	Pulls []*Pod // that pull images before the node's turn
+	Work   []*Pod // that run stages, interrupts and commands of proofs
+	Checks []*Pod // that check the node for drift, or look what it needs before its turn
+	Pulls  []*Pod // that pull images before the node's turn
 }
 
-// ReadAll reads the pods of a Skyhook on a node. Those that check for drift or pull images are apart: they are no work, unless the
+// ReadAll reads the pods of a Skyhook on a node. Those that check the node or pull images are apart: they are no work, unless the
 // Skyhook is being deleted and waits until they are gone.
 func ReadAll(pods []*corev1.Pod, isDeleting bool) (out OnNode) {
 	read := make([]*Pod, len(pods))
@@ -28,8 +28,8 @@ func ReadAll(pods []*corev1.Pod, isDeleting bool) (out OnNode) {
 	slices.SortFunc(read, func(a, b *Pod) int { return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) })
 	for _, p := range read {
 		switch {
-		case p.Drift != nil && !isDeleting:
-			out.Drift = append(out.Drift, p)
+		case p.Check != nil && !isDeleting:
+			out.Checks = append(out.Checks, p)
 		case p.Pull != nil && !isDeleting:
 			out.Pulls = append(out.Pulls, p)
 		default:
@@ -39,11 +39,11 @@ func ReadAll(pods []*corev1.Pod, isDeleting bool) (out OnNode) {
 	return out
 }
 
-// FindDrift returns the pod of this name that checks the node for drift; nil if there is none.
-func (p OnNode) FindDrift(name string) *corev1.Pod {
-	for _, pod := range p.Drift {
+// FindCheck returns the pod of this name that checks the node; nil if there is none.
+func (p OnNode) FindCheck(name string) *corev1.Pod {
+	for _, pod := range p.Checks {
 		if pod.Name == name {
-			return pod.Drift
+			return pod.Check
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ type Pod struct {
 	Whole *Pod     // of a part: the pod
 	Part  partInfo // of a part
 
-	Drift *corev1.Pod // this pod, if it checks the node for drift
+	Check *corev1.Pod // this pod, if it checks the node, or looks what it needs before its turn
 	Pull  *corev1.Pod // this pod, if it pulls images before their turn
 }
 
@@ -99,6 +99,11 @@ func ReadPodAnnotation(p *corev1.Pod) (Annotation, bool) {
 // WritePodAnnotation encodes what a pod was made from.
 func WritePodAnnotation(t Annotation) string { return node.EncodeJSON(t) }
 
+// IsCheck reports whether a pod checks a node for drift, or looks what it needs before its turn.
+func IsCheck(p *corev1.Pod) bool {
+	return p.Labels[v1alpha1.LabelDrift] != "" || p.Labels[v1alpha1.LabelPreflight] != ""
+}
+
 // Read returns the state of a pod of this Skyhook.
 func Read(p *corev1.Pod) *Pod {
 	s := &Pod{
@@ -108,8 +113,8 @@ func Read(p *corev1.Pod) *Pod {
 	if s.Leaving {
 		s.Deleted = p.DeletionTimestamp.Time
 	}
-	if p.Labels[v1alpha1.LabelDrift] != "" {
-		s.Drift = p
+	if IsCheck(p) {
+		s.Check = p
 	}
 	if p.Labels[v1alpha1.LabelPrepull] != "" {
 		s.Pull = p

@@ -52,6 +52,9 @@ func (r Recorder) Change(a rollout.Action, n *node.Node, holds []rollout.Hold) (
 	case rollout.VerbRollback:
 		return r.recordRollback(a, n), nil
 	case rollout.VerbNote:
+		if t := r.Target; t != nil && len(r.Facts.PackagesToAsk(t)) > 0 {
+			return r.recordAnswers(a, n)
+		}
 		return r.recordDrift(a, n), nil
 	case rollout.VerbRetire:
 		return r.recordRetirement(a, n), nil
@@ -128,6 +131,7 @@ func (r Recorder) recordAdmission(a rollout.Action, n *node.Node) node.Edit {
 			r.noteComplete(n.Skyhook(r.Facts.Skyhook.Name), state, rec)
 		}
 		rec.Admitted, rec.Skipped, rec.Interrupts, rec.Queues, rec.Apart = true, false, 0, nil, false
+		rec.Preflight = plan.CurrentAnswers(rec.Preflight, n.BootID, now)
 		rec.Admission++
 		rec.At, rec.Boot, rec.Order, rec.Batch, rec.Group, rec.Generation = &now, n.BootID, a.Order, a.Batch, a.Group, r.Facts.Skyhook.Generation
 		rec.FinishedAt, rec.Unproven, rec.Proving, rec.Reboot, rec.Offered = nil, false, nil, nil, r.offeredResources(n)

@@ -21,7 +21,7 @@ func (r Recorder) recordDrift(a rollout.Action, n *node.Node) node.Edit {
 	}
 	last := r.Facts.DriftOf(t)
 	rec := node.DriftRecord{Node: n.UID, Skyhook: string(r.Facts.Skyhook.UID), CheckedAt: node.WholeSeconds(r.Facts.Now), Repairs: last.RecentRepairs(r.Facts.Now)}
-	if pod := t.Pods.FindDrift(a.Object); pod != nil {
+	if pod := t.Pods.FindCheck(a.Object); pod != nil {
 		rec.Packages = r.Facts.ReadDrift(t, pod)
 	}
 	if len(rec.Drifted()) > 0 {

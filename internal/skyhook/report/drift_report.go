@@ -101,7 +101,7 @@ func (rep Reporter) driftEvent(a rollout.Action) *Event {
 	if t == nil {
 		return nil
 	}
-	pod := t.Pods.FindDrift(a.Object)
+	pod := t.Pods.FindCheck(a.Object)
 	if pod == nil {
 		return nil
 	}
