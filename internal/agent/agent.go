@@ -141,7 +141,7 @@ func (a *Agent) Run(stop <-chan struct{}) pack.Message {
 		m.Reason, m.Lines = a.redact.Replace(f.Error()), f.Lines
 		a.Log.Error("ended", "outcome", m.Outcome, "class", m.Class, "exit", m.Class.ExitCode(), "reason", m.Reason)
 	} else {
-		if a.Mode.HasSteps() {
+		if a.Mode.IsCheck() || a.Mode.HasCheck() {
 			m.Boot, _ = a.Host.BootID() // empty if it is unknown
 		}
 		a.Log.Info("ended", "outcome", m.Outcome, "ran", m.Ran, "skipped", m.Skipped, "reason", m.Reason)
@@ -177,7 +177,7 @@ func (a *Agent) limitTime(ctx context.Context, run func(context.Context) error) 
 
 // owesCheck reports whether the check of the stage is still to run in this container.
 func (a *Agent) owesCheck() bool {
-	return a.WithCheck && a.Mode.HasSteps() && !a.Mode.IsCheck()
+	return a.WithCheck && a.Mode.HasCheck()
 }
 
 // beginCheck goes on from a stage that succeeded to its check.
@@ -198,7 +198,7 @@ func (a *Agent) dispatch(ctx context.Context) error {
 	if err := a.requireStart(); err != nil {
 		return err
 	}
-	if a.CopyResolv {
+	if a.CopyResolv && !a.Mode.IsReadOnly() {
 		if err := a.copyResolv(); err != nil {
 			return err
 		}
@@ -208,6 +208,8 @@ func (a *Agent) dispatch(ctx context.Context) error {
 		return a.runInterrupt(ctx)
 	case pack.ModeDrift:
 		return a.runDrift(ctx)
+	case pack.ModePreflight:
+		return a.runPreflight(ctx)
 	}
 	return a.runStage(ctx)
 }

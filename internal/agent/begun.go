@@ -16,7 +16,7 @@ import (
 // requireStart returns an error when the operator wants nothing more to begin. What has begun goes on in spite of it: a stage that
 // was killed before its end, an interrupt that is recorded, and a check, which belongs to its stage.
 func (a *Agent) requireStart() error {
-	if a.StopFile == "" || a.Mode.IsCheck() || a.Mode == pack.ModeDrift {
+	if a.StopFile == "" || a.Mode.IsReadOnly() {
 		return nil
 	}
 	text, err := readLocal(a.StopFile)

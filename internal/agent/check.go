@@ -56,6 +56,30 @@ func (t *stageRun) runChecks(ctx context.Context) error {
 	return t.recordPassed()
 }
 
+// runCheckSteps runs all steps of a planned check mode, also after a failure, and returns the first failure. It records nothing.
+func (t *stageRun) runCheckSteps(ctx context.Context, ended func(step string)) (first *fault.Fault, err error) {
+	for _, action := range t.plan.Actions {
+		_, err := t.performStep(ctx, action)
+		ended(action.Name)
+		var f *fault.Fault
+		if err != nil && !errors.As(err, &f) {
+			return nil, err
+		}
+		if f != nil && (f.Class == pack.Stopped || errors.Is(f.Err, fault.ErrDeadline)) {
+			return nil, f
+		}
+		if f != nil && first == nil {
+			first = f
+		}
+	}
+	return first, nil
+}
+
+// noteFailedCheck describes the step of a check in the result of a run that succeeds nevertheless.
+func (a *Agent) noteFailedCheck(f *fault.Fault) {
+	a.result.Step, a.result.Exit, a.result.Signal, a.result.Lines = f.Step, f.Exit, f.Signal, f.Lines
+}
+
 // summarizeChecks is the Fault of a check mode: the first failure sets its class, and all are listed.
 func summarizeChecks(checks []record.Check, first *fault.Fault, total int) *fault.Fault {
 	var failed []string

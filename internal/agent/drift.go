@@ -284,9 +284,9 @@ func (d *driftRun) runAllChecks(ctx context.Context) error {
 			continue
 		}
 		d.found.Checks = append(d.found.Checks, mode)
-		if result := &d.result; result.Reason == "" {
-			result.Step, result.Exit, result.Signal, result.Lines = first.Step, first.Exit, first.Signal, first.Lines
-			result.Reason = d.redact.Replace(first.Error())
+		if d.result.Reason == "" {
+			d.noteFailedCheck(first)
+			d.result.Reason = d.redact.Replace(first.Error())
 		}
 	}
 	return nil
@@ -294,28 +294,10 @@ func (d *driftRun) runAllChecks(ctx context.Context) error {
 
 // runMode runs all steps of a check mode and returns the first failure.
 func (d *driftRun) runMode(ctx context.Context, mode pack.Mode) (first *fault.Fault, err error) {
-	d.mode = mode
-	situation, err := d.describeSituation(mode, d.copied, d.config, d.rec)
-	if err != nil {
+	if err := d.planMode(mode); err != nil {
 		return nil, notCheckable("the package's copy on the host is not complete: %v", err)
 	}
-	d.plan = Decide(situation)
-	d.setSecrets(d.plan)
-	for _, action := range d.plan.Actions {
-		_, err := d.performStep(ctx, action)
-		d.noteMarks(mode, action.Name)
-		var f *fault.Fault
-		if err != nil && !errors.As(err, &f) {
-			return nil, err
-		}
-		if f != nil && (f.Class == pack.Stopped || errors.Is(f.Err, fault.ErrDeadline)) {
-			return nil, f
-		}
-		if f != nil && first == nil {
-			first = f
-		}
-	}
-	return first, nil
+	return d.runCheckSteps(ctx, func(step string) { d.noteMarks(mode, step) })
 }
 
 // What is shown of how a file differs.

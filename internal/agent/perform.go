@@ -85,6 +85,9 @@ func (t *stageRun) stepEnv(action Action) []string {
 	maps.Copy(env, action.Step.Env)
 	env[pack.EnvStepRoot] = path.Join(t.CopyDir, pack.StepDir)
 	env[pack.EnvSkyhookDir] = t.CopyDir
+	if t.answer != "" {
+		env[pack.EnvAnswer] = t.answer
+	}
 	if t.mode.Upgrades() {
 		env[pack.EnvPreviousVersion], env[pack.EnvCurrentVersion] = t.plan.Previous, t.plan.Current
 	}

@@ -98,6 +98,9 @@ func decideStep(s Situation, step pack.Step, key string) (run bool, why string) 
 	if s.Mode.IsCheck() {
 		return true, "checks always run"
 	}
+	if s.Mode == pack.ModePreflight {
+		return true, "preflight steps always run"
+	}
 	if s.AlwaysRun {
 		return true, pack.EnvAlwaysRun + " is true"
 	}

@@ -26,7 +26,7 @@ import (
 // stageRun is one run of a mode that has steps, under the lock of its package.
 type stageRun struct {
 	*Agent
-	mode   pack.Mode // a check for drift has several
+	mode   pack.Mode // a check for drift and a preflight have several
 	held   *record.Held
 	state  *host.Dir // the state root
 	copied *host.Dir // the package on the host
@@ -34,12 +34,13 @@ type stageRun struct {
 	rec    record.Package
 	plan   Plan
 	trace  record.Trace
+	answer string // of a preflight: the file for the answers
 }
 
 // runStage runs a mode that has steps.
 func (a *Agent) runStage(ctx context.Context) (result error) {
-	if slices.Contains(strings.Split(a.CopyDir, "/"), "..") {
-		return fault.New(pack.BadUsage, "the copy directory %q contains ..; give the path without it", a.CopyDir)
+	if err := a.checkCopyDir(); err != nil {
+		return err
 	}
 	name, err := a.recordName()
 	if err != nil {
@@ -77,6 +78,13 @@ func (a *Agent) runStage(ctx context.Context) (result error) {
 		a.Log.Warn("the failure could not be recorded", "error", note)
 	}
 	return err
+}
+
+func (a *Agent) checkCopyDir() error {
+	if slices.Contains(strings.Split(a.CopyDir, "/"), "..") {
+		return fault.New(pack.BadUsage, "the copy directory %q contains ..; give the path without it", a.CopyDir)
+	}
+	return nil
 }
 
 // deliverPackage copies the package to its directory on the host and opens it. The check that follows a stage finds it as the stage left it.
@@ -128,11 +136,16 @@ func (t *stageRun) gatherSituation(name string) error {
 	if err := t.loadRecord(); err != nil {
 		return err
 	}
-	situation, err := t.describeSituation(t.mode, t.copied, t.config, t.rec)
+	return t.planMode(t.mode)
+}
+
+// planMode makes the plan of a mode.
+func (t *stageRun) planMode(mode pack.Mode) error {
+	situation, err := t.describeSituation(mode, t.copied, t.config, t.rec)
 	if err != nil {
 		return err
 	}
-	t.plan = Decide(situation)
+	t.mode, t.plan = mode, Decide(situation)
 	t.setSecrets(t.plan)
 	return nil
 }

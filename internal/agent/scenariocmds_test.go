@@ -73,7 +73,7 @@ func parseSteps(text string) (map[string][]map[string]any, error) {
 		modes[words[0]] = append(modes[words[0]], step)
 	}
 	for mode := range modes {
-		if check := string(pack.Mode(mode).Check()); len(modes[check]) == 0 {
+		if check := string(pack.Mode(mode).Check()); check != "" && len(modes[check]) == 0 {
 			modes[check] = []map[string]any{must2(readStep("passes.sh", nil, nil))}
 		}
 	}

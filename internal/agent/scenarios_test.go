@@ -82,6 +82,7 @@ var scenarios = map[string]string{
 	"overlay-links":             "overlay paths stay on the host, and directories keep their modes",
 	"plan":                      "plan prints what would happen and changes nothing",
 	"post-interrupt-again":      "post-interrupt steps run after every interrupt",
+	"preflight":                 "a preflight answers what a package needs, and changes nothing",
 	"previous-file":             "a stage waits for the one before it in its pod, and lets the next one begin",
 	"reboot-asks-again":         "a reboot that did not happen is requested again, a few times",
 	"reboot-former":             "a reboot flagged by an earlier agent counts if the host has booted since",

@@ -49,7 +49,7 @@ func (a *Agent) Preview() (Preview, error) {
 		return p, err
 	}
 	p.Plan = Decide(situation)
-	if a.Mode.IsCheck() {
+	if a.Mode.IsReadOnly() {
 		return p, nil
 	}
 	from := copied

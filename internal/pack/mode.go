@@ -54,6 +54,9 @@ const checkSuffix = "-check"
 // IsCheck says whether the mode looks at the host without changing it.
 func (m Mode) IsCheck() bool { return strings.HasSuffix(string(m), checkSuffix) }
 
+// IsReadOnly says whether the mode changes nothing on the host.
+func (m Mode) IsReadOnly() bool { return m.IsCheck() || m == ModeDrift || m == ModePreflight }
+
 // HasCheck says whether the mode acts on the host, so that another mode checks it.
 func (m Mode) HasCheck() bool { return m.HasSteps() && !m.IsCheck() && m != ModePreflight }
 

@@ -196,7 +196,7 @@ func checkArguments(s Step, m Mode, at string, found *findings) {
 }
 
 // reserved are variables that the agent sets for every step.
-var reserved = []string{EnvStepRoot, EnvSkyhookDir, EnvPreviousVersion, EnvCurrentVersion}
+var reserved = []string{EnvStepRoot, EnvSkyhookDir, EnvPreviousVersion, EnvCurrentVersion, EnvAnswer}
 
 func checkEnv(s Step, at string, found *findings) {
 	for name, value := range s.Env {

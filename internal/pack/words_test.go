@@ -77,6 +77,9 @@ func TestModes(t *testing.T) {
 	if ModeApply.Check() != ModeApplyCheck || ModeInterrupt.Check() != "" || ModeInterrupt.HasSteps() || ModePreflight.Check() != "" || !ModePreflight.HasSteps() || ModePreflight.HasCheck() {
 		t.Error("wrong checks")
 	}
+	if !ModePreflight.IsReadOnly() || !ModeDrift.IsReadOnly() || !ModeApplyCheck.IsReadOnly() || ModeApply.IsReadOnly() || ModeInterrupt.IsReadOnly() {
+		t.Error("wrong modes are read-only")
+	}
 	if !ModeUninstallCheck.Uninstalls() || ModeApply.Uninstalls() || !ModeUpgradeCheck.Upgrades() || ModeConfig.Upgrades() {
 		t.Error("wrong kinds")
 	}
