@@ -26,11 +26,12 @@ const maxScript = 1 << 20
 
 // script is one shell file of the package.
 type script struct {
-	name   string // relative to the package
-	lang   syntax.LangVariant
-	action bool // a step of a mode that acts
-	text   string
-	found  pack.Problems
+	name      string // relative to the package
+	lang      syntax.LangVariant
+	action    bool // a step of a mode that acts
+	preflight bool // a step of a preflight
+	text      string
+	found     pack.Problems
 }
 
 // Scripts checks every shell script that the steps of a package run or may run.
@@ -39,6 +40,7 @@ func Scripts(pkg fs.FS, c pack.Config) pack.Problems {
 	for _, s := range findScripts(pkg, c) {
 		found = append(found, s.findProblems()...)
 	}
+	found = append(found, checkAnswer(pkg, c)...)
 	if c.Modes != nil && len(c.Steps(pack.ModeUninstall)) == 0 && len(c.Steps(pack.ModeApply))+len(c.Steps(pack.ModeConfig)) > 0 {
 		found = append(found, pack.Problem{
 			Severity: pack.Warning, Rule: "no-uninstall", File: pack.ConfigFile, Path: "$.modes",
@@ -51,11 +53,12 @@ func Scripts(pkg fs.FS, c pack.Config) pack.Problems {
 // findScripts lists the shell files: those of steps, and others named *.sh. It skips files for the host's root and
 // test data.
 func findScripts(pkg fs.FS, c pack.Config) []*script {
-	steps := map[string]bool{} // whether the step acts
+	steps, preflights := map[string]bool{}, map[string]bool{} // whether the step acts, and whether a preflight runs it
 	for _, m := range pack.Modes() {
 		for _, s := range c.Steps(m) {
 			name := path.Join(pack.StepDir, s.File())
-			steps[name] = steps[name] || !m.IsCheck()
+			steps[name] = steps[name] || !m.IsReadOnly()
+			preflights[name] = preflights[name] || m == pack.ModePreflight
 		}
 	}
 	var out []*script
@@ -74,7 +77,7 @@ func findScripts(pkg fs.FS, c pack.Config) []*script {
 			return nil
 		}
 		if s := readScript(pkg, name); s != nil {
-			s.action = action
+			s.action, s.preflight = action, preflights[name]
 			out = append(out, s)
 		}
 		return nil
@@ -132,6 +135,9 @@ func (s *script) findProblems() pack.Problems {
 		return s.found
 	}
 	s.checkHabits(file)
+	if s.preflight {
+		s.checkPreflight(file)
+	}
 	slices.SortStableFunc(s.found, func(a, b pack.Problem) int { return cmp.Compare(a.Rule, b.Rule) })
 	return s.found
 }

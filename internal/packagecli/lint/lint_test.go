@@ -21,6 +21,8 @@ func TestRules(t *testing.T) {
 		switch {
 		case d.HasArg("step"):
 			c.Modes[pack.ModeUninstall] = []pack.Step{{Path: "s.sh"}}
+		case d.HasArg("preflight"):
+			c.Modes[pack.ModePreflight] = []pack.Step{{Path: "s.sh"}}
 		case d.HasArg("check"):
 			c.Modes[pack.ModeUninstallCheck] = []pack.Step{{Path: "s.sh"}}
 		}
