@@ -25,6 +25,7 @@ var (
 	gaugeStage      = newGauge("skyhook_package_stage_count", "Nodes by the stage of a package.", "skyhook_name", "package_name", "package_version", "stage")
 	gaugeRestarts   = newGauge("skyhook_package_restarts_count", "Restarts of a package's stages that nodes record now.", "skyhook_name", "package_name", "package_version")
 	gaugeDrifted    = newGauge("skyhook_drifted_nodes", "Nodes on which a package is not as it was left.", "skyhook_name", "package_name")
+	gaugeAnswers    = newGauge("skyhook_preflight_nodes", "Nodes by what a package said last that they need.", "skyhook_name", "package_name", "answer")
 	gaugeWaiting    = newGauge("skyhook_waiting_nodes", "Nodes that owe work and do not work, by reason.", "skyhook_name", "reason")
 	gaugeOldest     = newGauge("skyhook_oldest_admission_seconds", "Age of the oldest admission that has not ended; 0 for none.", "skyhook_name")
 	gaugeUsed       = newGauge("skyhook_budget_used", "Seats of a group that are taken.", "group")
@@ -78,6 +79,11 @@ func (w gaugeWriter) writePackages(t skyhookSample) {
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(t.drifted)) {
 		w.write(gaugeDrifted, t.drifted[pkg], name, pkg)
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(t.answers)) {
+		for _, answer := range slices.Sorted(maps.Keys(t.answers[pkg])) {
+			w.write(gaugeAnswers, t.answers[pkg][answer], name, pkg, answer)
+		}
 	}
 }
 

@@ -46,14 +46,15 @@ type skyhookSample struct {
 	policy          string // its DeploymentPolicy; empty for none
 	status          v1alpha1.SkyhookStatus
 	packages        []report.Tally
-	drifted         map[string]int         // nodes on which a package drifted, by its name
-	waiting         map[rollout.Reason]int // nodes that wait
-	oldestAdmission time.Time              // zero for none
+	drifted         map[string]int            // nodes on which a package drifted, by its name
+	answers         map[string]map[string]int // nodes by what a package said that they need, by its name
+	waiting         map[rollout.Reason]int    // nodes that wait
+	oldestAdmission time.Time                 // zero for none
 	drains          drainSample
 }
 
 func newSample(s *v1alpha1.Skyhook, compiled *skyhook.Compiled, status v1alpha1.SkyhookStatus, report rollout.Report) skyhookSample {
-	t := skyhookSample{skyhook: s, policy: compiled.PolicyName(), status: status, packages: compiled.Tallies(), drifted: compiled.DriftedNodes(), waiting: map[rollout.Reason]int{}, drains: newDrainSample(report)}
+	t := skyhookSample{skyhook: s, policy: compiled.PolicyName(), status: status, packages: compiled.Tallies(), drifted: compiled.DriftedNodes(), answers: compiled.Answers(), waiting: map[rollout.Reason]int{}, drains: newDrainSample(report)}
 	for _, v := range report.Verdicts {
 		if v.Phase != rollout.PhaseFinished && v.Why.Reason != rollout.ReasonWorking {
 			t.waiting[v.Why.Reason]++

@@ -41,6 +41,7 @@ type testCluster struct {
 	skew     time.Duration // of the operator's clock
 	serial   int
 	fails    map[string]int // by task id: how often its pod fails before it succeeds
+	failure  string         // the message with which it does
 	hangs    map[string]bool
 	endsIn   map[string]string      // by task: the boot of which its agent speaks, once
 	before   map[string]*Compiled   // of the passes before, by Skyhook
@@ -466,7 +467,7 @@ func (w *testCluster) advancePod(s *v1alpha1.Skyhook, node string, task *rollout
 				return false // it keeps failing
 			}
 		} else {
-			w.endPod(pod, 3, "")
+			w.endPod(pod, 3, w.failure)
 			return true
 		}
 	}

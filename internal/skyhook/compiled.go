@@ -164,5 +164,8 @@ func (c *Compiled) EditedNodes() int { return c.reporter().EditedNodes() }
 // DriftOf returns what the last check for drift found on a node, as far as it still counts.
 func (c *Compiled) DriftOf(nodeName string) node.DriftRecord { return c.reporter().Drift(nodeName) }
 
+// Answers counts, for each package of the spec that has a preflight, the nodes by what it said last; nil when nobody asks.
+func (c *Compiled) Answers() map[string]map[string]int { return c.reporter().Answers() }
+
 // DriftedNodes counts, for each package of the spec, the nodes on which it is not as it was left; nil when nobody looks.
 func (c *Compiled) DriftedNodes() map[string]int { return c.reporter().DriftedNodes() }

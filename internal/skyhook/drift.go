@@ -58,7 +58,7 @@ func (c *nodeCompiler) compileDrift(t *plan.Target, out *rollout.Target) {
 // there is one.
 func (c *nodeCompiler) findCheck(k *rollout.Check, name, kept string) (found *corev1.Pod) {
 	for _, pod := range c.pods.Checks {
-		phase := pod.Check.Status.Phase
+		phase := pod.Aside.Status.Phase
 		hasEnded := phase == corev1.PodSucceeded || phase == corev1.PodFailed
 		switch {
 		case pod.Leaving, pod.Name != name:
@@ -69,7 +69,7 @@ func (c *nodeCompiler) findCheck(k *rollout.Check, name, kept string) (found *co
 				k.Old = append(k.Old, pod.Name)
 			}
 		default:
-			k.Object, k.Created, k.Ended, found = pod.Name, pod.Created, hasEnded, pod.Check
+			k.Object, k.Created, k.Ended, found = pod.Name, pod.Created, hasEnded, pod.Aside
 		}
 	}
 	return found

@@ -40,7 +40,9 @@ func newAskedCluster(t *testing.T) (*testCluster, *v1alpha1.Skyhook) {
 }
 
 // check returns what is to be looked at on the node; nil for nothing.
-func (w *testCluster) check(s *v1alpha1.Skyhook) *rollout.Check { return w.compile(s).Rollout.Targets[0].Check }
+func (w *testCluster) check(s *v1alpha1.Skyhook) *rollout.Check {
+	return w.compile(s).Rollout.Targets[0].Check
+}
 
 // ask lets the packages of the node answer, given as "kernel reboot"; those that are not named have no preflight.
 func (w *testCluster) ask(s *v1alpha1.Skyhook, answers ...string) {
@@ -162,6 +164,23 @@ func TestPreflightIsRenewed(t *testing.T) {
 	}
 }
 
+// TestPreflightOfAnEdit: after an edit of its configMap a package gets what it says that it needs, within its own interrupt.
+func TestPreflightOfAnEdit(t *testing.T) {
+	for answer, want := range map[string]string{
+		"config": "n1 kernel|1.0.0/config",
+		"apply":  "n1 kernel|1.0.0/apply\nn1 kernel|1.0.0/config",
+		"reboot": "n1 kernel|1.0.0/apply\nn1 kernel|1.0.0/config\nn1 kernel|1.0.0/interrupt reboot\nn1 kernel|1.0.0/post-interrupt",
+	} {
+		w, s := newAskedCluster(t)
+		w.ask(s, "kernel none", "shell none")
+		s = w.apply(strings.Replace(askedHook, "image: registry.example/kernel", "image: registry.example/kernel, configMap: {a: b}", 1))
+		w.ask(s, "kernel "+answer)
+		if got := w.drive(s); got != want {
+			t.Errorf("%s: it ran\n%s\nwant\n%s", answer, got, want)
+		}
+	}
+}
+
 // TestPreflightBlocked: a node on which a package must not work waits, and says why.
 func TestPreflightBlocked(t *testing.T) {
 	w, s := newAskedCluster(t)
@@ -222,5 +241,19 @@ func TestPreflightPod(t *testing.T) {
 				t.Errorf("%s mounts the host as %+v", c.Name, m)
 			}
 		}
+	}
+}
+
+// TestPreflightCheckFails: a package that did too little is seen by its own check, and runs as its definition says.
+func TestPreflightCheckFails(t *testing.T) {
+	w, s := newAskedCluster(t)
+	w.ask(s, "kernel apply")
+	w.fails["kernel|1.0.0/config"] = 1
+	w.failure = string(pack.Message{Mode: pack.ModeConfigCheck, Outcome: pack.Failed, Class: pack.CheckFailed, Reason: "the old kernel runs"}.Encode())
+	if got := w.drive(s); !strings.Contains(got, "interrupt reboot") {
+		t.Errorf("it ran %s", got)
+	}
+	if a := w.answer("kernel|1.0.0"); !a.Wrong || a.Reason != "a check of stage config failed; it had said apply: it is so" {
+		t.Errorf("the answer is %+v", a)
 	}
 }

@@ -78,7 +78,7 @@ func (c *nodeCompiler) pullKey(image render.PulledImage) string {
 // node shut down is.
 func (c *nodeCompiler) pullsImages(pod *podstate.Pod, images []render.PulledImage) bool {
 	switch {
-	case len(images) == 0 || podstate.HasNodeShutDown(pod.Pull):
+	case len(images) == 0 || podstate.HasNodeShutDown(pod.Aside):
 		return false
 	case pod.Content == render.PullContent(images, false):
 		return true
@@ -89,7 +89,7 @@ func (c *nodeCompiler) pullsImages(pod *podstate.Pod, images []render.PulledImag
 		if image.Def == nil || image.Image == image.Tagged {
 			continue
 		}
-		_, status := podstate.FindPullContainer(pod.Pull, image.Container)
+		_, status := podstate.FindPullContainer(pod.Aside, image.Container)
 		if status == nil || podstate.FindDigest(status.ImageID, image.Def.Package.Image) != c.facts.RecordedDigest(image.Def) {
 			return false
 		}
@@ -100,13 +100,13 @@ func (c *nodeCompiler) pullsImages(pod *podstate.Pod, images []render.PulledImag
 // readPull reads how far a pod is. It has ended when every image was pulled, whether its container could start or not, and when the
 // kubelet does not run it: then the stages find out more.
 func (c *nodeCompiler) readPull(t *plan.Target, pod *podstate.Pod, images []render.PulledImage, p *rollout.Pull) {
-	if pod.Pull.Status.Phase == corev1.PodFailed && pod.Pull.Status.Reason != "" {
+	if pod.Aside.Status.Phase == corev1.PodFailed && pod.Aside.Status.Reason != "" {
 		p.Ended = true
 		return
 	}
 	p.Ended = true
 	for _, image := range images {
-		isPulled, why := podstate.ReadPullContainer(pod.Pull, image.Container)
+		isPulled, why := podstate.ReadPullContainer(pod.Aside, image.Container)
 		if why != nil && p.Failed == nil {
 			p.Failed = why
 		}
@@ -122,12 +122,12 @@ func (c *nodeCompiler) readPullDigest(t *plan.Target, pod *podstate.Pod, image r
 	if image.Def == nil || !c.facts.IsPinned(image.Def) {
 		return
 	}
-	container, status := podstate.FindPullContainer(pod.Pull, image.Container)
+	container, status := podstate.FindPullContainer(pod.Aside, image.Container)
 	if container == nil || !plan.IsImageOf(image.Def, container.Image) {
 		return
 	}
 	key := rollout.PullKey{Key: image.Def.ImageKey().PullKey()}
-	isPulled, why := podstate.ReadPullContainer(pod.Pull, image.Container)
+	isPulled, why := podstate.ReadPullContainer(pod.Aside, image.Container)
 	pin := c.facts.FindPin(image.Def)
 	switch {
 	case !isPulled:

@@ -5,6 +5,7 @@ package view
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
 )
 
 // Node is what happens on a node, and what happened there.
@@ -37,6 +39,7 @@ type Work struct {
 	State      State       `json:"state"`
 	AdmittedAt *time.Time  `json:"admittedAt,omitempty"`
 	FinishedAt *time.Time  `json:"finishedAt,omitempty"`
+	Preflight  []string    `json:"preflight,omitempty"` // what its packages said that the node needs
 	Stages     []Stage     `json:"stages"`
 }
 
@@ -128,6 +131,7 @@ func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout
 		return work
 	}
 	if hook := v.SkyhookOf(r); hook != nil {
+		work.Preflight = describeAnswers(n, hook.Name)
 		work.Stages = append(work.Stages, listDoneStages(n, hook.Name, t)...)
 		if len(t.Tasks) == 0 && len(work.Stages) == 0 { // it was finished by an operator that recorded no times
 			for _, p := range SummarizeNode(n, hook.Name, hook).Packages {
@@ -139,6 +143,17 @@ func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout
 		work.Stages = append(work.Stages, v.newStage(&t.Tasks[i]))
 	}
 	return work
+}
+
+// describeAnswers says what the packages of a Skyhook said that a node needs, but for those that have no preflight.
+func describeAnswers(n *node.Node, skyhook string) (out []string) {
+	answers := n.Skyhook(skyhook).Record.Preflight
+	for _, key := range slices.Sorted(maps.Keys(answers)) {
+		if a := answers[key]; !a.Absent {
+			out = append(out, report.DescribeAnswer(key, a))
+		}
+	}
+	return out
 }
 
 // listDoneStages returns the stages that succeeded on a node, by their begin: those of the work that is under way, or of the last one.

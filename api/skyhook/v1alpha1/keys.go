@@ -183,9 +183,11 @@ const (
 	EventAutoTaint       = "AutoTaint" // a new node cannot be tainted
 	EventDeletionBlocked = "DeletionBlocked"
 	EventFieldIgnored    = "FieldIgnored"
-	EventImagePinned     = "ImagePinned" // the digest of an image is recorded
-	EventDrift           = "Drift"       // a package on a node is not as it was left, or is again
-	EventTagMoved        = "TagMoved"    // a node pulled another digest than the recorded one
+	EventImagePinned     = "ImagePinned"    // the digest of an image is recorded
+	EventDrift           = "Drift"          // a package on a node is not as it was left, or is again
+	EventPreflight       = "Preflight"      // packages said what a node needs
+	EventPreflightWrong  = "PreflightWrong" // a package said that it needs less than it does
+	EventTagMoved        = "TagMoved"       // a node pulled another digest than the recorded one
 )
 
 // LegacyCondition is the type under which a condition is written a second time, for programs that read the older name.

@@ -132,6 +132,9 @@ func formatWork(w *view.Work, now time.Time) string {
 			words += fmt.Sprintf("  log of %s:\n%s", s.Label, session.Indent(session.Indent(strings.TrimSuffix(s.Log, "\n")+"\n")))
 		}
 	}
+	for _, said := range w.Preflight {
+		text += "  preflight: " + said + "\n"
+	}
 	if len(rows) > 0 {
 		text += session.Indent(output.FormatTable([]string{"STAGE", "STATE", "BEGAN", "TOOK", "FAILED ATTEMPTS"}, rows, nil))
 	}

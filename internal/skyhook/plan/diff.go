@@ -269,6 +269,9 @@ func findCurrent(want *Definition, entries []Entry) *Entry {
 func (w *Diff) resumeSteps(want *Definition, e Entry) (removal, install []*Step) {
 	p := w.newPosition(want, e)
 	_, then := p.transition()
+	if !p.inRun {
+		then = w.continueAsAnswered(then, want)
+	}
 	w.Rebooted = w.Rebooted || p.isFinished() && p.rebooted
 	if then.adopt {
 		w.Adopt = append(w.Adopt, e.key)
@@ -290,9 +293,6 @@ func (w *Diff) resumeSteps(want *Definition, e Entry) (removal, install []*Step)
 		next.From, next.Keys = e.Record.Hash, e.Record.Keys
 	}
 	next.Effect = w.chooseInterrupt(then.interrupt, p, want, next)
-	if then.start == v1alpha1.StageApply && !p.inRun {
-		then.start = w.firstStage(want)
-	}
 	key := want.Key()
 	if then.start == v1alpha1.StageInterrupt && p.interruptStarted {
 		key = e.key // another spelling of the version: the run goes on under its name

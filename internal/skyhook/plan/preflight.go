@@ -93,6 +93,20 @@ func (w *Diff) firstStage(want *Definition) v1alpha1.Stage {
 	return v1alpha1.StageApply
 }
 
+// continueAsAnswered changes which stages are left of a finished package: apply if more is needed for another configMap than config, and not
+// apply if config is enough.
+func (w *Diff) continueAsAnswered(then continuation, want *Definition) continuation {
+	a := w.answerOf(want)
+	switch {
+	case a == nil:
+	case then.start == v1alpha1.StageApply:
+		then.start = w.firstStage(want)
+	case then.goal == node.GoalConfig && a.Answer.Compare(pack.AnswerConfig) > 0:
+		return continuation{start: v1alpha1.StageApply, goal: node.GoalInstall}
+	}
+	return then
+}
+
 // PackagesToAsk returns the packages that say how much of their work a node needs, by name|version: before its turn those that have
 // not begun, and once all is done those that did less than their definition says, which now need nothing if that was right.
 func (f *Facts) PackagesToAsk(t *Target) map[string]*Definition {
@@ -145,15 +159,25 @@ func (f *Facts) finishedWithLess(t *Target, key string, a node.Answer) *Definiti
 	if p == nil || p.Goal != "" || p.Kept {
 		return nil
 	}
-	def := f.Definition(p.Hash)
-	if def == nil || !isUseful(a, def) || a.Answer == pack.AnswerNone {
-		return nil
+	if def := f.Definition(p.Hash); def != nil && a.Answer != pack.AnswerNone && isLess(a, def) {
+		return def
 	}
-	declared := Normalised(def.Package.Interrupt)
-	if a.Answer != pack.AnswerConfig && SameInterrupt(lessen(declared, &a), declared) {
-		return nil
+	return nil
+}
+
+// isLess reports whether a package does less than its definition says because of an answer.
+func isLess(a node.Answer, of *Definition) bool {
+	declared := Normalised(of.Package.Interrupt)
+	return isUseful(a, of) && (a.Answer == pack.AnswerConfig || !SameInterrupt(lessen(declared, &a), declared))
+}
+
+// IsAnswerWrong reports whether a check of a package failed after less than its definition says.
+func (f *Facts) IsAnswerWrong(t *Target, st *Step) bool {
+	if t == nil || !f.Asks() || !isLess(t.Record.Preflight[st.Key], st.Definition) {
+		return false
 	}
-	return def
+	pod := FindPod(t.Pods.Work, NewEntry(st.Key, t.On.State[st.Key], t.Record.Packages[st.Key]))
+	return pod != nil && pod.CheckFailed
 }
 
 // AnswersUntil returns until when what packages said of a node counts before its turn; zero if one of them has not been asked.

@@ -28,12 +28,12 @@ func ReadAll(pods []*corev1.Pod, isDeleting bool) (out OnNode) {
 	slices.SortFunc(read, func(a, b *Pod) int { return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) })
 	for _, p := range read {
 		switch {
-		case p.Check != nil && !isDeleting:
-			out.Checks = append(out.Checks, p)
-		case p.Pull != nil && !isDeleting:
+		case p.Aside == nil || isDeleting:
+			out.Work = append(out.Work, p)
+		case isPull(p.Aside):
 			out.Pulls = append(out.Pulls, p)
 		default:
-			out.Work = append(out.Work, p)
+			out.Checks = append(out.Checks, p)
 		}
 	}
 	return out
@@ -43,7 +43,7 @@ func ReadAll(pods []*corev1.Pod, isDeleting bool) (out OnNode) {
 func (p OnNode) FindCheck(name string) *corev1.Pod {
 	for _, pod := range p.Checks {
 		if pod.Name == name {
-			return pod.Check
+			return pod.Aside
 		}
 	}
 	return nil

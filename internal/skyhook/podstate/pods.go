@@ -73,8 +73,9 @@ type Pod struct {
 	Whole *Pod     // of a part: the pod
 	Part  partInfo // of a part
 
-	Check *corev1.Pod // this pod, if it checks the node, or looks what it needs before its turn
-	Pull  *corev1.Pod // this pod, if it pulls images before their turn
+	CheckFailed bool // the last failure is one of the package's checks
+
+	Aside *corev1.Pod // this pod, if it checks the node, or looks what it needs or pulls images before its turn
 }
 
 // Owns reports whether a pod belongs to this Skyhook: in the operator's namespace, labelled, and owned by its UID. Other pods
@@ -104,6 +105,8 @@ func IsCheck(p *corev1.Pod) bool {
 	return p.Labels[v1alpha1.LabelDrift] != "" || p.Labels[v1alpha1.LabelPreflight] != ""
 }
 
+func isPull(p *corev1.Pod) bool { return p.Labels[v1alpha1.LabelPrepull] != "" }
+
 // Read returns the state of a pod of this Skyhook.
 func Read(p *corev1.Pod) *Pod {
 	s := &Pod{
@@ -113,11 +116,8 @@ func Read(p *corev1.Pod) *Pod {
 	if s.Leaving {
 		s.Deleted = p.DeletionTimestamp.Time
 	}
-	if IsCheck(p) {
-		s.Check = p
-	}
-	if p.Labels[v1alpha1.LabelPrepull] != "" {
-		s.Pull = p
+	if IsCheck(p) || isPull(p) {
+		s.Aside = p
 	}
 	var understood bool
 	if s.Tag, understood = ReadPodAnnotation(p); !understood || s.Tag.Invalid {
@@ -229,6 +229,8 @@ func (s *Pod) countFailures(status *corev1.ContainerStatus, p *corev1.Pod) {
 	s.Attempts += 1 + max(0, before)
 	s.FailedAt = last.FinishedAt.Time
 	s.Why = failureReason(p, status.Name, last)
+	m, _ := pack.DecodeMessage(last.Message)
+	s.CheckFailed = m.Class == pack.CheckFailed
 }
 
 // hasFailedWith reports whether a run of a container counts as a failed attempt: it failed, and not because it was told to stop

@@ -65,6 +65,18 @@ func isRecorded(answers, recorded map[string]node.Answer) bool {
 	return true
 }
 
+// runAgain records that a package did less than was needed, and has it run again as its definition says.
+func runAgain(st *plan.Step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
+	answer := rec.Preflight[st.Key]
+	answer.Wrong, answer.Reason = true, "a check of stage "+string(st.Stage)+" failed; it had said "+string(answer.Answer)+": "+answer.Reason
+	rec.Preflight = maps.Clone(rec.Preflight)
+	rec.Preflight[st.Key] = answer
+	entry := state[st.Key]
+	entry.Stage, entry.State, entry.Restarts = v1alpha1.StageApply, v1alpha1.StateInProgress, 0
+	state[st.Key] = entry
+	delete(rec.Packages, st.Key)
+}
+
 // completePackage records that a package is as it should be, and replaces its other versions.
 func completePackage(key string, def *plan.Definition, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
 	p := &node.PackageRecord{}

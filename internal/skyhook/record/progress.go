@@ -182,6 +182,9 @@ func (r Recorder) recordOutcome(a rollout.Action, n *node.Node) (node.Edit, erro
 				p.Failure = &node.Failure{Reason: a.Why.Reason, Text: node.Truncate(a.Why.Text, 300)}
 			}
 			state[st.Key], p.At = entry, node.Position(entry)
+			if r.Facts.IsAnswerWrong(r.Target, st) {
+				runAgain(st, state, rec)
+			}
 		default:
 			entry.State = v1alpha1.StateInProgress
 			state[st.Key], p.At = entry, node.Position(entry)

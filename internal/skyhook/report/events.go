@@ -100,6 +100,12 @@ func (rep Reporter) eventOf(a rollout.Action) *Event {
 		return e
 	case a.Verb == rollout.VerbRecord && a.State == rollout.StateFailing && st != nil:
 		text := a.Why.Text
+		if rep.Facts.IsAnswerWrong(t, st) {
+			e := normal(v1alpha1.EventPreflightWrong, "package %s %s said %s, and its check fails at stage %s: all of its work runs: %s",
+				st.Name, st.Version, t.Record.Preflight[st.Key].Answer, st.Stage, text)
+			e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
+			return e
+		}
 		e := normal(v1alpha1.EventState, "package %s %s fails at stage %s, attempt %d: %s", st.Name, st.Version, st.Stage, a.Attempts, text)
 		e.Type = corev1.EventTypeWarning
 		return e
@@ -123,6 +129,8 @@ func (rep Reporter) eventOf(a rollout.Action) *Event {
 		e := normal(v1alpha1.EventState, "Skyhook %s gives the node back unproven: %s", name, a.Why.Text)
 		e.Type, e.OnSkyhook = corev1.EventTypeWarning, true
 		return e
+	case a.Verb == rollout.VerbNote && t != nil && len(rep.Facts.PackagesToAsk(t)) > 0:
+		return rep.preflightEvent(a, t)
 	case a.Verb == rollout.VerbNote:
 		return rep.driftEvent(a)
 	case a.Verb == rollout.VerbAsk && a.Why.Reason == rollout.ReasonHandoverTimeout:
