@@ -23,7 +23,7 @@ func (a *packageCommands) initCommand() *cobra.Command {
 		Long: "Create the folder of a new package, with steps and checks for every stage, a README and a test. It can be validated,\n" +
 			"tested and built as it is.",
 		Example: "  kubectl skyhook package init motd\n" +
-			"  kubectl skyhook package init motd --dir packages/motd --package-version 1.0.0",
+			"  kubectl skyhook package init motd --dir packages/motd --package-version 1.0.0 --preflight",
 		Args: output.Args("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			p.Name = args[0]
@@ -32,6 +32,7 @@ func (a *packageCommands) initCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` to create (default NAME)")
 	cmd.Flags().StringVar(&p.Version, "package-version", "0.1.0", "the `version` of the package")
+	cmd.Flags().BoolVar(&p.Preflight, "preflight", false, "add a step that looks at a node before its turn, and says what the package needs there")
 	return cmd
 }
 

@@ -55,7 +55,8 @@ func (a *packageCommands) testCommand() *cobra.Command {
 		Long: "Test the lifecycle of a package on a temporary host: install, install again, change the config, change it back,\n" +
 			"uninstall, uninstall again; and with --upgrade-from, upgrade from an older version. After each stage it shows what\n" +
 			"changed on the host. It fails when a step or check fails, when repeating a stage changes anything, when going back\n" +
-			"to an earlier config does not restore the earlier host, and when the uninstall leaves anything behind.\n\n" +
+			"to an earlier config does not restore the earlier host, and when the uninstall leaves anything behind. A preflight runs\n" +
+			"before and after: it must change nothing, and answer that nothing is to be done after the install.\n\n" +
 			"The host is a copy of a root file system (--root), or a small one like a distribution (--host-like) with the\n" +
 			"programs of this machine. The real agent runs the steps there as root, isolated from this machine: kernel settings are\n" +
 			"plain files, systemctl and reboots are simulated, and there is no network unless --network is given. -v shows the\n" +

@@ -231,7 +231,7 @@ func (j *lifecycle) readResult(m pack.Mode, err error, said *outputEnd) (Run, er
 		return run, err
 	}
 	if left, ok := pack.DecodeMessage(string(raw)); ok {
-		run.Class, run.Reason, run.Ran, run.Lines = left.Class, left.Reason, left.Ran, left.Lines
+		run.Class, run.Reason, run.Ran, run.Lines, run.Preflight = left.Class, left.Reason, left.Ran, left.Lines, left.Preflight
 		return run, nil
 	}
 	lines := strings.Split(strings.TrimSpace(string(*said)), "\n")

@@ -99,6 +99,9 @@ func (o Request) newLifecycle(dir string, settings map[string]string, r *Report)
 
 // testInstall installs the package, changes its config and uninstalls it. It returns the host after the install.
 func (j *lifecycle) testInstall() (snapshot, error) {
+	if err := j.testPreflight("preflight", nil); err != nil {
+		return nil, err
+	}
 	if err := j.runStage("install", installs, nil); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,9 @@ func (j *lifecycle) testInstall() (snapshot, error) {
 		if err := j.runStage("config back", configures, back); err != nil {
 			return nil, err
 		}
+	}
+	if err := j.testPreflight("preflight again", j.requireNone); err != nil {
+		return nil, err
 	}
 	return installed, j.testUninstall()
 }
@@ -175,15 +181,19 @@ func (j *lifecycle) requireSame(before snapshot, problem string) requirement {
 	}
 }
 
-// runStage runs modes with their checks and compares the host before and after. After a failure only the uninstall
-// still runs on this host.
+// runStage runs modes with their checks. After a failure only the uninstall still runs on this host.
 func (j *lifecycle) runStage(name string, modes []pack.Mode, want requirement) error {
 	if j.failed && modes[0] != pack.ModeUninstall {
 		return nil
 	}
+	return j.recordStage(name, func(s *Stage) (bool, error) { return j.runModes(s, modes) }, want)
+}
+
+// recordStage runs a stage, compares the host before and after, and adds the stage to the report.
+func (j *lifecycle) recordStage(name string, run func(*Stage) (bool, error), want requirement) error {
 	s := Stage{Name: name, Runs: []Run{}}
 	j.run++
-	ok, err := j.runModes(&s, modes)
+	ok, err := run(&s)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -9,7 +9,8 @@
 // and boot. Steps cannot change this machine.
 //
 // A test fails when a step or check fails, when repeating a stage changes anything, when going back to an earlier
-// config does not restore the earlier host, and when the uninstall leaves anything behind.
+// config does not restore the earlier host, when the uninstall leaves anything behind, and when a preflight changes
+// anything, gives no answer, or asks for more after an install.
 package sandbox
 
 import (
@@ -179,6 +180,8 @@ type Run struct {
 	Reason string     `json:"reason,omitempty"`
 	Ran    int        `json:"ran"`
 	Lines  []string   `json:"lines,omitempty"` // last output lines of the failed step
+
+	Preflight *pack.Preflight `json:"preflight,omitempty"` // its answer
 }
 
 // Change is a difference at one path.
@@ -238,6 +241,9 @@ func (s Stage) writeText(w io.Writer, diffs bool) {
 		fmt.Fprintf(w, "  problem: %s\n", p)
 	}
 	for _, run := range s.Runs {
+		if p := run.Preflight; p != nil {
+			fmt.Fprintf(w, "  answer: %s\n", describeAnswer(p))
+		}
 		if run.Exit == 0 {
 			continue
 		}
@@ -256,6 +262,15 @@ func (s Stage) writeText(w io.Writer, diffs bool) {
 	for _, call := range s.Calls {
 		fmt.Fprintf(w, "  systemctl %s\n", call)
 	}
+}
+
+// describeAnswer returns an answer in the form in which steps write it.
+func describeAnswer(p *pack.Preflight) string {
+	what := string(p.Answer)
+	if len(p.Services) > 0 {
+		what += " " + strings.Join(p.Services, ",")
+	}
+	return what + ": " + p.Reason
 }
 
 func (c Change) writeText(w io.Writer, diffs bool) {

@@ -26,9 +26,12 @@ var files embed.FS
 
 // Package describes a new package.
 type Package struct {
-	Name    string // of the package, and of its files on hosts
-	Version string
+	Name      string // of the package, and of its files on hosts
+	Version   string
+	Preflight bool // it has one
 }
+
+const preflightFile = "skyhook_dir/preflight.sh"
 
 // nameRule is the rule for package names in a Skyhook.
 var nameRule = regexp.MustCompile(`^[a-z][-a-z0-9]{0,41}[a-z]$`)
@@ -59,6 +62,9 @@ func (p Package) WriteFolder(dir string) ([]string, error) {
 			return err
 		}
 		short := strings.TrimPrefix(name, "files/")
+		if short == preflightFile && !p.Preflight {
+			return nil
+		}
 		made = append(made, short)
 		return p.writeTemplate(name, filepath.Join(dir, filepath.FromSlash(short)))
 	})
