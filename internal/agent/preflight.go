@@ -44,6 +44,9 @@ func (a *Agent) runPreflight(ctx context.Context) error {
 		a.result.Preflight = &pack.Preflight{Absent: true}
 		return nil
 	}
+	if err := t.requireConfigFiles(); err != nil {
+		return err
+	}
 	found, err := t.askSteps(ctx)
 	if err == nil && found.Answer == pack.AnswerNone {
 		err = t.verifyNone(ctx, &found)

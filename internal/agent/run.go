@@ -131,6 +131,9 @@ func (t *stageRun) gatherSituation(name string) error {
 	if err := t.loadPackage(); err != nil {
 		return err
 	}
+	if err := t.requireConfigFiles(); err != nil {
+		return err
+	}
 	t.trace = record.Trace{State: t.state, Owner: name, Config: t.config.Name, Version: t.config.Version}
 	fault.LogIgnored(t.Log, t.trace.WriteStart())
 	if err := t.loadRecord(); err != nil {
@@ -165,11 +168,16 @@ func (t *stageRun) loadPackage() error {
 	}
 	t.config = config
 	t.refusesRollback.Store(config.RefusesRollback())
+	return nil
+}
+
+// requireConfigFiles returns an error for config files that the package expects and that are not there.
+func (t *stageRun) requireConfigFiles() error {
 	if t.mode.Uninstalls() {
 		return nil
 	}
 	var missing []string
-	for _, file := range config.ExpectedConfigFiles {
+	for _, file := range t.config.ExpectedConfigFiles {
 		if st, err := t.copied.Stat(path.Join(pack.ConfigMapDir, file)); err != nil || st.IsDir() {
 			missing = append(missing, file)
 		}
