@@ -61,7 +61,7 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 	}
 	r := step.Run(ctx, step.Command{
 		Root: t.Host, Path: path.Join(t.CopyDir, file), Args: action.resolveArguments(t.Env), Env: t.stepEnv(action), Dir: t.CopyDir,
-		Timeout: action.Step.Timeout, Grace: grace, Gentle: gentle, Output: out,
+		Timeout: action.Step.Timeout, Grace: grace, Gentle: gentle, Output: out, OnlyReads: t.Mode == pack.ModePreflight,
 		AliveEvery: aliveEvery, Alive: func(d time.Duration) {
 			t.Log.Info("still running", "step", action.Name, "since", d.Round(time.Second).String())
 		},

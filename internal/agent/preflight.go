@@ -20,6 +20,9 @@ import (
 // answerDir is where steps of a preflight leave their answers. In the pod of a preflight nothing else of the host can be written.
 const answerDir = "/tmp"
 
+// answerMode lets the user of the steps append to the file, and nobody else read it.
+const answerMode = 0o622
+
 // checksAfterNone are the check modes that must pass if nothing is to be done.
 var checksAfterNone = []pack.Mode{pack.ModeApplyCheck, pack.ModeConfigCheck, pack.ModePostInterruptCheck}
 
@@ -98,10 +101,13 @@ func (t *stageRun) askSteps(ctx context.Context) (found pack.Preflight, err erro
 func createAnswerFile(dir *host.Dir) (name string, err error) {
 	name = "skyhook-answer-" + rand.Text()
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = errors.Join(f.Chmod(answerMode), f.Close())
+	}
 	if err != nil {
 		return "", fault.New(pack.HostProblem, "the file for the answers cannot be created in %s: %w", answerDir, err)
 	}
-	return name, f.Close()
+	return name, nil
 }
 
 // verifyNone runs the checks of the package. The first one that fails shows that something is to be done.

@@ -58,7 +58,13 @@ type Command struct {
 	// Alive, if set, is called every AliveEvery while it runs.
 	Alive      func(time.Duration)
 	AliveEvery time.Duration
+	// OnlyReads runs it as the user nobody, who may read every file. Root would not be kept from changing the host by a mount that is
+	// read-only: services answer on sockets, and /proc leads to the mounts of other processes.
+	OnlyReads bool
 }
+
+// nobody is the user and group that own nothing.
+const nobody = 65534
 
 // Result is the result of a program.
 type Result struct {
@@ -123,6 +129,10 @@ func startProgram(ctx context.Context, c Command, output *os.File) (*exec.Cmd, e
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		if c.Root.Chroot {
 			cmd.SysProcAttr.Chroot = c.Root.Mount
+		}
+		if c.OnlyReads {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_DAC_READ_SEARCH}
 		}
 		err := cmd.Start()
 		if !errors.Is(err, unix.ETXTBSY) || wait > busyFor {

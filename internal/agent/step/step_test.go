@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,5 +183,39 @@ func TestRunReportsAlive(t *testing.T) {
 	})
 	if !errors.Is(r.Cause, heard) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestRunOnlyReads: such a program reads what only root may read, and neither writes what root may write, nor reaches the processes of root
+// or the sockets of its services. It is ended like any other.
+func TestRunOnlyReads(t *testing.T) {
+	dir := t.TempDir()
+	for _, parent := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(parent, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte("read\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	text := `cat secret; echo written >> secret; echo written > /proc/$PPID/root` + secret + `; kill -0 $PPID
+perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); print connect(S, sockaddr_un("socket")) ? "connected\n" : ""'; exit 0`
+	r, lines := runScript(context.Background(), t, text, func(c *Command) { c.OnlyReads, c.Dir = true, dir })
+	all := strings.Join(lines, "\n")
+	if r.Exit != 0 || !strings.HasPrefix(all, "read\n") || strings.Contains(all, "connected") || strings.Count(all, "ermi") != 3 {
+		t.Errorf("%+v, it said\n%s", r, all)
+	}
+	if content, err := os.ReadFile(secret); err != nil || string(content) != "read\n" {
+		t.Errorf("the file has %q, %v", content, err)
+	}
+	r, _ = runScript(context.Background(), t, "sleep 30", func(c *Command) { c.OnlyReads, c.Timeout = true, 100*time.Millisecond })
+	if !errors.Is(r.Cause, ErrTimeout) || r.Duration > 10*time.Second {
+		t.Errorf("it was not ended: %+v", r)
 	}
 }

@@ -26,8 +26,8 @@ func (r Renderer) CheckPod(t *plan.Target) *corev1.Pod {
 	return r.DriftPod(t)
 }
 
-// PreflightPod returns the pod in which packages look what a node needs. It can read the whole host, and change nothing of it: the root is
-// mounted read-only with all that is mounted below, it has none of the host's namespaces, and no capability but those for reading.
+// PreflightPod returns the pod in which packages look what a node needs. They can read the whole host, and change nothing of it: the root is
+// mounted read-only with all that is mounted below, they have none of the host's namespaces, and the agent runs them as a user without rights.
 func (r Renderer) PreflightPod(t *plan.Target, asked map[string]*plan.Definition) *corev1.Pod {
 	seconds := int64(plan.PreflightPodTimeout.Seconds())
 	spec := corev1.PodSpec{
@@ -59,7 +59,7 @@ func (r Renderer) addPreflight(spec *corev1.PodSpec, key string, def *plan.Defin
 		timeout[0].Value = plan.PreflightTimeout.String()
 	}
 	look := corev1.Container{
-		Name: name, Image: r.agentImage(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: readingContext(), Resources: driftResources(def.Package.Resources),
+		Name: name, Image: r.agentImage(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: readingContext("DAC_READ_SEARCH", "KILL", "SETGID", "SETUID", "SYS_CHROOT"), Resources: driftResources(def.Package.Resources),
 		Args: []string{string(pack.ModePreflight), plan.RootMount, dir}, Env: r.packageEnv(st, &planned, timeout),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: podstate.VolumeRoot, MountPath: plan.RootMount, ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyEnabled)}, writable,
@@ -87,13 +87,12 @@ func (r Renderer) addPreflight(spec *corev1.PodSpec, key string, def *plan.Defin
 	spec.Containers = append(spec.Containers, look)
 }
 
-// readingContext allows to read every file and what processes have mapped, to change the root directory, and nothing else. The profile of
-// AppArmor for containers would keep a process from reading of others what they have mapped.
-func readingContext() *corev1.SecurityContext {
+// readingContext allows the agent to start steps in the root directory of the host as a user who may read every file, and to end them.
+// These have no other right: root would not be kept from changing the host by a mount that is read-only.
+func readingContext(capabilities ...corev1.Capability) *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false), RunAsUser: new(int64(0)),
-		Capabilities:    &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_READ_SEARCH", "SYS_CHROOT", "SYS_PTRACE"}},
-		SeccompProfile:  &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined},
+		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities},
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }
