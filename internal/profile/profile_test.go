@@ -66,6 +66,7 @@ func TestExplicitWins(t *testing.T) {
 		"drainConfig.order": func(s *v1alpha1.SkyhookSpec) { change(&s.DrainConfig).Order = v1alpha1.DrainTogether },
 		"nodeMarks":         func(s *v1alpha1.SkyhookSpec) { s.NodeMarks = &v1alpha1.NodeMarks{} },
 		"shareReboots":      func(s *v1alpha1.SkyhookSpec) { s.ShareReboots = new(false) },
+		"preflight":         func(s *v1alpha1.SkyhookSpec) { s.Preflight = new(false) },
 		"proof":             func(s *v1alpha1.SkyhookSpec) { s.Proof = &v1alpha1.Proof{} },
 		"rollback":          func(s *v1alpha1.SkyhookSpec) { s.Rollback = &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone} },
 		"drift":             func(s *v1alpha1.SkyhookSpec) { s.Drift = &v1alpha1.Drift{Mode: v1alpha1.DriftNone} },
@@ -76,7 +77,7 @@ func TestExplicitWins(t *testing.T) {
 	checkExplicit(t, v1alpha1.SkyhookSpec{InterruptionBudget: v1alpha1.InterruptionBudget{Count: new(int64(3))}, DrainConfig: &v1alpha1.DrainConfig{DrainPodOptions: together}},
 		map[string]func(*v1alpha1.SkyhookSpec){
 			"interruptionBudget.countUnavailable": func(s *v1alpha1.SkyhookSpec) { s.InterruptionBudget.CountUnavailable = new(false) },
-			"nodeMarks":                           skyhooks["nodeMarks"], "shareReboots": skyhooks["shareReboots"], "proof": skyhooks["proof"],
+			"nodeMarks":                           skyhooks["nodeMarks"], "shareReboots": skyhooks["shareReboots"], "preflight": skyhooks["preflight"], "proof": skyhooks["proof"],
 			"rollback": skyhooks["rollback"], "drift": skyhooks["drift"], "avoid": nil,
 		}, func(s v1alpha1.SkyhookSpec) (v1alpha1.SkyhookSpec, Fields) { return FillSkyhook(s, nil, true) })
 

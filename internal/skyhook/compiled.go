@@ -11,6 +11,7 @@ import (
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
+	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/record"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/render"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
@@ -53,6 +54,34 @@ func (c *Compiled) CheckPod(n *node.Node) *corev1.Pod {
 		return c.renderer().CheckPod(t)
 	}
 	return nil
+}
+
+// AnswersOf returns what the packages of the spec said that a node needs, by name|version.
+func (c *Compiled) AnswersOf(n *node.Node) map[string]node.Answer {
+	out := map[string]node.Answer{}
+	for key, a := range n.Skyhook(c.facts.Skyhook.Name).Record.Preflight {
+		if c.facts.ByHash[a.Hash] != nil {
+			out[key] = a
+		}
+	}
+	return out
+}
+
+// NodesToAsk returns the nodes whose packages say before their turn what they need, unless they have done so a moment ago.
+func (c *Compiled) NodesToAsk() (nodes []*node.Node) {
+	for i, t := range c.targets {
+		if k := c.Rollout.Targets[i].Check; k != nil && k.Before && t.Node.Ready && !c.facts.Now.Before(k.Due) {
+			nodes = append(nodes, t.Node)
+		}
+	}
+	return nodes
+}
+
+// RecordAnswers returns the edit of a node for what its packages said in a pod.
+func (c *Compiled) RecordAnswers(n *node.Node, pod *corev1.Pod) (node.Edit, error) {
+	t := *c.target(n.Name)
+	t.Pods.Checks = []*podstate.Pod{podstate.Read(pod)}
+	return record.Recorder{Facts: c.facts, Target: &t}.Change(rollout.Action{Verb: rollout.VerbNote, Node: n.Name, Object: pod.Name}, n, nil)
 }
 
 // PullPod returns the pod that pulls the images for a node before its turn; nil if nothing is to be pulled.

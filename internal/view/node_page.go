@@ -131,7 +131,7 @@ func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout
 		return work
 	}
 	if hook := v.SkyhookOf(r); hook != nil {
-		work.Preflight = describeAnswers(n, hook.Name)
+		work.Preflight = describeAnswers(v.Compiled.Skyhook(hook).AnswersOf(n))
 		work.Stages = append(work.Stages, listDoneStages(n, hook.Name, t)...)
 		if len(t.Tasks) == 0 && len(work.Stages) == 0 { // it was finished by an operator that recorded no times
 			for _, p := range SummarizeNode(n, hook.Name, hook).Packages {
@@ -145,9 +145,8 @@ func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout
 	return work
 }
 
-// describeAnswers says what the packages of a Skyhook said that a node needs, but for those that have no preflight.
-func describeAnswers(n *node.Node, skyhook string) (out []string) {
-	answers := n.Skyhook(skyhook).Record.Preflight
+// describeAnswers says what packages said that a node needs, but for those that have no preflight.
+func describeAnswers(answers map[string]node.Answer) (out []string) {
 	for _, key := range slices.Sorted(maps.Keys(answers)) {
 		if a := answers[key]; !a.Absent {
 			out = append(out, report.DescribeAnswer(key, a))

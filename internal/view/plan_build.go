@@ -65,6 +65,7 @@ func (b *planBuilder) buildRollout(r *rollout.Rollout) RolloutPlan {
 	never := b.countNodes(r, &out, started, isCutShort)
 	out.Never = countReasons(never)
 	out.Closed = b.findClosedGroups(r, never)
+	out.Needs = b.listNeeds(r)
 	out.Work = b.collectWork(r, started)
 	out.Pods = b.listPods(r)
 	out.Marks = b.listMarks(r)
@@ -312,6 +313,7 @@ type RolloutPlan struct {
 	Nodes    int             `json:"nodes"`           // selected
 	Changing int             `json:"changing"`        // of these, with work that can start
 	Times    string          `json:"times,omitempty"` // how long a node takes, and from what that is known
+	Needs    []NodeNeed      `json:"needs,omitempty"` // what nodes need, as their packages say
 	Work     []PlanWork      `json:"work"`
 	Waves    []wave          `json:"waves"`
 	// what other programs are shown on each node while it is held, or before

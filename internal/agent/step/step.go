@@ -132,7 +132,9 @@ func startProgram(ctx context.Context, c Command, output *os.File) (*exec.Cmd, e
 		}
 		if c.OnlyReads {
 			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
-			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_DAC_READ_SEARCH}
+			if mayReadAll() {
+				cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_DAC_READ_SEARCH}
+			}
 		}
 		err := cmd.Start()
 		if !errors.Is(err, unix.ETXTBSY) || wait > busyFor {
@@ -144,6 +146,13 @@ func startProgram(ctx context.Context, c Command, output *os.File) (*exec.Cmd, e
 		case <-time.After(wait):
 		}
 	}
+}
+
+// mayReadAll reports whether this process has the capability to read every file.
+func mayReadAll() bool {
+	var data [2]unix.CapUserData
+	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0])
+	return err == nil && data[0].Permitted&(1<<unix.CAP_DAC_READ_SEARCH) != 0
 }
 
 // watchProgram ends the process group of the program at its timeout, or when the agent is told to stop.

@@ -83,29 +83,17 @@ func (o *LogsOptions) fetchLogs(ctx context.Context, nodes []string) error {
 
 // fetchLog runs a pod, returns its log, and deletes it.
 func (o *LogsOptions) fetchLog(ctx context.Context, p *corev1.Pod) (text string, err error) {
-	if err := o.client.Create(ctx, p); err != nil {
-		return "", fmt.Errorf("node %s: creating a pod in namespace %s: %w", p.Spec.NodeName, p.Namespace, err)
-	}
-	defer func() { // also after an interrupt, and while the kubelet does not answer
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		if err := client.IgnoreNotFound(o.client.Delete(ctx, p, client.GracePeriodSeconds(0))); err != nil {
-			o.Warn("deleting pod %s/%s: %v", p.Namespace, p.Name, err)
+	err = o.WithPod(ctx, o.client, p, fetchTimeout, func(ctx context.Context) error {
+		if err := o.awaitEnd(ctx, p); err != nil {
+			return err
 		}
-	}()
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	var raw []byte
-	if err = o.awaitEnd(ctx, p); err == nil {
-		raw, err = o.pods.GetLogs(p.Name, &corev1.PodLogOptions{LimitBytes: new(int64(maxFetchBytes))}).DoRaw(ctx)
-	}
-	text = strings.TrimRight(string(raw), "\n")
-	if err == nil && p.Status.Phase == corev1.PodFailed {
-		err = errors.New("it failed: " + text)
-	}
-	if err != nil {
-		err = fmt.Errorf("node %s: pod %s/%s: %w", p.Spec.NodeName, p.Namespace, p.Name, err)
-	}
+		raw, err := o.pods.GetLogs(p.Name, &corev1.PodLogOptions{LimitBytes: new(int64(maxFetchBytes))}).DoRaw(ctx)
+		text = strings.TrimRight(string(raw), "\n")
+		if err == nil && p.Status.Phase == corev1.PodFailed {
+			err = errors.New("it failed: " + text)
+		}
+		return err
+	})
 	return text + "\n", err
 }
 

@@ -21,34 +21,46 @@ import (
 // NewPlanCommand returns the command `plan`.
 func NewPlanCommand(f *session.Factory) *cobra.Command {
 	var from session.ViewOptions
-	waves := -1
+	waves, asked := -1, -1
 	cmd := &cobra.Command{
 		Use:   "plan [SKYHOOK|nodeop/NAME…]",
 		Short: "Show what would happen next, in the cluster or for files",
 		Long: "Show what would happen next: which nodes change, in which waves, which stages run and why, which pods are evicted and\n" +
 			"which disruption budgets refuse that now. The plan comes from the same code as in the operator. Nothing is changed.\n\n" +
 			"With -f the plan is for files that are not applied yet; it fails when an object would not be accepted. It assumes that everything\n" +
-			"succeeds.",
+			"succeeds.\n\n" +
+			"With --preflight the packages that have a preflight are asked what each node needs, as before its turn, in pods that can read the\n" +
+			"host and change nothing. Nothing of that is recorded.",
 		Example: "  kubectl skyhook plan\n" +
 			"  kubectl skyhook plan -f skyhook.yaml -f policy.yaml\n" +
+			"  kubectl skyhook plan -f skyhook.yaml --preflight\n" +
 			"  kubectl skyhook plan demo --from stuck.yaml -o json",
 		ValidArgsFunction: f.CompleteSkyhooks,
-		RunE:              func(cmd *cobra.Command, args []string) error { return runPlan(cmd.Context(), f, from, args, waves) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPlan(cmd.Context(), f, from, args, waves, asked)
+		},
 	}
 	from.AddFromFlag(cmd)
 	from.AddFilesFlag(cmd)
 	f.AddDetailedExitCode(cmd, "something would change")
 	cmd.Flags().IntVar(&waves, "waves", waves, fmt.Sprintf("number of waves to print; 0 for all; default: all up to %d nodes, otherwise 10", view.MaxNodesSimulated))
+	cmd.Flags().IntVar(&asked, "preflight", asked, "ask on this `NUMBER` of nodes of each Skyhook what they need; without a number on all")
+	cmd.Flags().Lookup("preflight").NoOptDefVal = "0"
 	return cmd
 }
 
-func runPlan(ctx context.Context, f *session.Factory, from session.ViewOptions, args []string, waves int) error {
+func runPlan(ctx context.Context, f *session.Factory, from session.ViewOptions, args []string, waves, asked int) error {
 	v, err := session.LoadView(ctx, f, from)
 	if err != nil {
 		return err
 	}
 	if err := v.CheckNames(args); err != nil {
 		return err
+	}
+	if asked >= 0 {
+		if v, err = askNodes(ctx, f, v, args, asked); err != nil {
+			return err
+		}
 	}
 	if err := session.LoadNextPods(ctx, f, v); err != nil {
 		return err
@@ -94,6 +106,7 @@ func formatRolloutPlan(r *view.RolloutPlan, wide bool) string {
 		fmt.Fprintf(&b, "  profile %s\n", r.Profile.Describe())
 	}
 	b.WriteString(formatTimes(r.Times))
+	b.WriteString(formatNeeds(r.Needs))
 	for _, w := range r.Work {
 		b.WriteString("\n" + formatPlanWork(&w))
 	}
@@ -127,6 +140,18 @@ func formatTimes(text string) string {
 		return ""
 	}
 	return "  times   " + text + "\n"
+}
+
+// formatNeeds lists what nodes need, as their packages say.
+func formatNeeds(needs []view.NodeNeed) string {
+	if len(needs) == 0 {
+		return ""
+	}
+	var rows [][]string
+	for _, n := range needs {
+		rows = append(rows, []string{n.Answer, output.Count(len(n.Nodes), "node") + ": " + output.List(n.Nodes, 6), n.Reason})
+	}
+	return "\n" + session.Indent(output.FormatTable([]string{"NEED", "NODES", "WHY"}, rows, nil))
 }
 
 func formatPlanTitle(r *view.RolloutPlan) string {

@@ -31,6 +31,7 @@ func (r Recorder) recordAnswers(a rollout.Action, n *node.Node) (node.Edit, erro
 		if rec.Preflight == nil {
 			rec.Preflight = map[string]node.Answer{}
 		}
+		maps.DeleteFunc(rec.Preflight, func(_ string, old node.Answer) bool { return r.Facts.ByHash[old.Hash] == nil })
 		maps.Copy(rec.Preflight, answers)
 		for key, answer := range answers {
 			if !isDone && answer.Answer == pack.AnswerNone && !answer.Wrong {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 )
@@ -48,8 +49,23 @@ func DescribeAnswer(key string, a node.Answer) string {
 	case a.Answer == "":
 		return fmt.Sprintf("%s is unknown, so all of its work runs: %s", name, a.Reason)
 	}
-	said := strings.TrimSpace(string(a.Answer) + " " + strings.Join(a.Services, ","))
-	return fmt.Sprintf("%s needs %s: %s", name, said, a.Reason)
+	return fmt.Sprintf("%s %s: %s", name, describeNeed(a), a.Reason)
+}
+
+func describeNeed(a node.Answer) string {
+	switch a.Answer {
+	case pack.AnswerNone:
+		return "needs nothing"
+	case pack.AnswerConfig:
+		return "needs its config stage"
+	case pack.AnswerApply:
+		return "needs its stages, and no interrupt"
+	case pack.AnswerService:
+		return "needs its stages, and a restart of " + strings.Join(a.Services, ", ")
+	case pack.AnswerReboot:
+		return "needs its stages, and a reboot"
+	}
+	return "must not work there now"
 }
 
 // Answers counts, for each package of the spec that has a preflight, the nodes by what it said last, with wrong for one that was; nil when
