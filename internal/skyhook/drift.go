@@ -82,6 +82,11 @@ func (c *nodeCompiler) driftDue(t *plan.Target, rec node.DriftRecord) time.Time 
 	if f := t.Record.FinishedAt; f != nil && f.After(base) {
 		base, from = *f, 0.1
 	}
+	for _, a := range t.Record.Preflight { // what needed nothing was done when it said so
+		if a.At.After(base) {
+			base, from = a.At, 0.1
+		}
+	}
 	hash := fnv.New32a()
 	hash.Write([]byte(t.Node.UID + "\n" + string(c.facts.Skyhook.UID) + "\n" + strconv.FormatInt(base.Unix(), 10)))
 	share := float64(hash.Sum32()) / (1 << 32)

@@ -257,3 +257,24 @@ func TestPreflightCheckFails(t *testing.T) {
 		t.Errorf("the answer is %+v", a)
 	}
 }
+
+// TestPreflightDrift: a package that needed nothing is asked again when nodes are checked for drift, and runs if it is to be repaired.
+func TestPreflightDrift(t *testing.T) {
+	w, s := newAskedCluster(t)
+	s = w.apply(strings.Replace(askedHook, "preflight: true", "preflight: true\n  drift: {every: 10m, mode: Repair}", 1))
+	w.ask(s, "kernel none", "shell none")
+	w.now = w.now.Add(10 * time.Minute)
+	w.ask(s, "kernel none", "shell none")
+	if rec := w.driftRecord(); len(rec.Packages) > 0 {
+		t.Errorf("what still needs nothing drifted: %+v", rec.Packages)
+	}
+	w.now = w.now.Add(10 * time.Minute)
+	w.ask(s, "kernel reboot", "shell none")
+	if found := w.driftRecord().Packages["kernel|1.0.0"]; found.Text != "it needed nothing, and says reboot now: it is so" || found.Repair != "apply" {
+		t.Errorf("it is %+v", found)
+	}
+	w.ask(s, "kernel service a")
+	if got := w.drive(s); !strings.Contains(got, "interrupt service a") {
+		t.Errorf("it ran %s", got)
+	}
+}

@@ -17,24 +17,30 @@ import (
 func (r *Run) stepPreflight(p *corev1.Pod, random *rand.Rand) {
 	kubelet.Create(p)
 	for i := kubelet.Next(p); i >= 0; i = kubelet.Next(p) {
-		said := &pack.Preflight{Answer: pack.Answers()[random.IntN(len(pack.Answers()))], Reason: "it is so"}
-		outcome, code := pack.Succeeded, int32(0)
-		switch {
-		case r.isQuiet && said.Answer == pack.AnswerBlocked:
-			said.Answer = pack.AnswerNone
-		case said.Answer == pack.AnswerService:
-			said.Services = []string{"a"}
-		case said.Answer == pack.AnswerNone && random.IntN(3) == 0:
-			said.Wrong = true
-		case random.IntN(6) == 0:
-			said = &pack.Preflight{Absent: true}
-		case random.IntN(6) == 0:
+		said, outcome, code := r.newAnswer(random), pack.Succeeded, int32(0)
+		if random.IntN(6) == 0 {
 			said, outcome, code = nil, pack.Failed, 1
 		}
 		m := pack.Message{Mode: pack.ModePreflight, Outcome: outcome, Package: "p", Preflight: said}
 		kubelet.End(p, i, code, string(m.Encode()), r.now)
 	}
 	r.writeStatus(Pods, p)
+}
+
+// newAnswer returns what a package says.
+func (r *Run) newAnswer(random *rand.Rand) *pack.Preflight {
+	said := &pack.Preflight{Answer: pack.Answers()[random.IntN(len(pack.Answers()))], Reason: "it is so"}
+	switch {
+	case r.isQuiet && said.Answer == pack.AnswerBlocked:
+		said.Answer = pack.AnswerNone
+	case said.Answer == pack.AnswerService:
+		said.Services = []string{"a"}
+	case said.Answer == pack.AnswerNone && random.IntN(3) == 0:
+		said.Wrong = true
+	case random.IntN(6) == 0:
+		return &pack.Preflight{Absent: true}
+	}
+	return said
 }
 
 // checkNewPreflight: a pod that looks what a node needs is there before the visit, or after it, and can change nothing.

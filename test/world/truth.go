@@ -237,8 +237,8 @@ func (r *Run) podsOf(skyhook string) map[string]bool {
 	out := map[string]bool{}
 	for key, c := range r.server.objects[Pods.Kind] {
 		owner := metav1.GetControllerOfNoCopy(meta(c))
-		isPreflight := meta(c).GetLabels()[v1alpha1.LabelPreflight] != ""
-		if key.Namespace != Namespace || owner == nil || owner.Kind != Skyhooks.Kind || owner.Name != skyhook || isPreflight || hasEndedWell(c) {
+		isCheck := meta(c).GetLabels()[v1alpha1.LabelPreflight] != "" || meta(c).GetLabels()[v1alpha1.LabelDrift] != ""
+		if key.Namespace != Namespace || owner == nil || owner.Kind != Skyhooks.Kind || owner.Name != skyhook || isCheck || hasEndedWell(c) {
 			continue
 		}
 		if n := r.server.objects[Nodes.Kind][nodeKey(nestedString(c, "spec", "nodeName"))]; n != nil {

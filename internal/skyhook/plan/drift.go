@@ -91,7 +91,11 @@ func (f *Facts) ReadDrift(t *Target, p *corev1.Pod) map[string]node.PackageDrift
 	out := map[string]node.PackageDrift{}
 	for key, def := range f.CheckedPackages(&t.Record) {
 		found := node.PackageDrift{NotCheckable: true, Text: "its definition is not known any more"}
-		if def != nil {
+		switch {
+		case def == nil:
+		case f.IsRightByAnswer(t, key):
+			found = podstate.ReadDriftAnswer(p, PreflightContainer(key))
+		default:
 			found = podstate.ReadDriftContainer(p, DriftContainer(key))
 		}
 		if found.Text == "" {

@@ -165,6 +165,13 @@ func (f *Facts) finishedWithLess(t *Target, key string, a node.Answer) *Definiti
 	return nil
 }
 
+// IsRightByAnswer reports whether a finished package, given as name|version, never ran on a node, because it said that nothing is needed:
+// the host has no record of it that could be checked.
+func (f *Facts) IsRightByAnswer(t *Target, key string) bool {
+	p, a := t.Record.Packages[key], t.Record.Preflight[key]
+	return f.Asks() && t.Node.MountsReadOnly && p != nil && p.Generation == 0 && len(p.Done) == 0 && a.Hash == p.Hash && a.Answer == pack.AnswerNone && !a.Wrong
+}
+
 // isLess reports whether a package does less than its definition says because of an answer.
 func isLess(a node.Answer, of *Definition) bool {
 	declared := Normalised(of.Package.Interrupt)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
@@ -38,6 +39,18 @@ func ReadAnswer(p *corev1.Pod, name string) pack.Preflight {
 		return pack.Preflight{Absent: true}
 	}
 	return noAnswer(failureText(name, state.Terminated))
+}
+
+// ReadDriftAnswer returns what a package says of a node that needed nothing; nothing if that is still so.
+func ReadDriftAnswer(p *corev1.Pod, name string) node.PackageDrift {
+	switch a := ReadAnswer(p, name); {
+	case a.Answer == "":
+		return node.PackageDrift{NotCheckable: true, Text: a.Reason}
+	case a.Answer == pack.AnswerNone && !a.Wrong:
+		return node.PackageDrift{}
+	default:
+		return node.PackageDrift{Text: "it needed nothing, and says " + string(a.Answer) + " now: " + a.Reason, Repair: string(v1alpha1.StageApply)}
+	}
 }
 
 func noAnswer(text string) pack.Preflight {

@@ -33,8 +33,11 @@ func (r Renderer) DriftPod(t *plan.Target) *corev1.Pod {
 	packages := r.Facts.CheckedPackages(&t.Record)
 	maps.DeleteFunc(packages, func(_ string, def *plan.Definition) bool { return def == nil })
 	for _, key := range plan.SortedNames(packages) {
+		if r.Facts.IsRightByAnswer(t, key) {
+			r.addPreflight(&spec, key, packages[key], t)
+			continue
+		}
 		container, volume := r.driftContainer(key, packages[key], t)
-		container.Env = append(container.Env, corev1.EnvVar{Name: pack.EnvMessageLimit, Value: strconv.Itoa(maxMessages / len(packages))})
 		spec.Containers = append(spec.Containers, container)
 		if volume != nil {
 			spec.Volumes = append(spec.Volumes, *volume)
@@ -43,11 +46,19 @@ func (r Renderer) DriftPod(t *plan.Target) *corev1.Pod {
 	if len(spec.Containers) == 0 {
 		return nil
 	}
+	shareMessages(spec.Containers)
 	return r.newCheckPod(r.Facts.DriftPodName(t), v1alpha1.LabelDrift, n, spec)
 }
 
 // maxMessages is the most bytes that the termination messages of a pod have together, less some that encoding adds.
 const maxMessages = 12<<10 - 512
+
+// shareMessages shares them evenly among containers.
+func shareMessages(containers []corev1.Container) {
+	for i := range containers {
+		containers[i].Env = append(containers[i].Env, corev1.EnvVar{Name: pack.EnvMessageLimit, Value: strconv.Itoa(maxMessages / len(containers))})
+	}
+}
 
 // readOnlyRoot is where the host's root is mounted read-only beside rootMount.
 const readOnlyRoot = "/root-read-only"

@@ -6,7 +6,6 @@ package render
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -120,12 +119,8 @@ func requestOnce(containers []corev1.Container) {
 
 // limitMessages shares what the kubelet keeps of a pod's termination messages among many containers: it cuts what is over.
 func limitMessages(containers []corev1.Container) {
-	limit := maxMessages / len(containers)
-	if limit >= pack.MaxMessage {
-		return
-	}
-	for i := range containers {
-		containers[i].Env = append(containers[i].Env, corev1.EnvVar{Name: pack.EnvMessageLimit, Value: strconv.Itoa(limit)})
+	if maxMessages/len(containers) < pack.MaxMessage {
+		shareMessages(containers)
 	}
 }
 

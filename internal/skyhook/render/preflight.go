@@ -5,7 +5,6 @@ package render
 
 import (
 	"path"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -37,9 +36,7 @@ func (r Renderer) PreflightPod(t *plan.Target, asked map[string]*plan.Definition
 	for _, key := range plan.SortedNames(asked) {
 		r.addPreflight(&spec, key, asked[key], t)
 	}
-	for i := range spec.Containers {
-		spec.Containers[i].Env = append(spec.Containers[i].Env, corev1.EnvVar{Name: pack.EnvMessageLimit, Value: strconv.Itoa(maxMessages / len(asked))})
-	}
+	shareMessages(spec.Containers)
 	return r.newCheckPod(r.Facts.PreflightPodName(t, asked), v1alpha1.LabelPreflight, t.Node, spec)
 }
 
