@@ -129,6 +129,9 @@ func (h *host) simulateBoot() error {
 	if err := h.root.WriteFile(stateDir+"/calls", calls, 0o644); err != nil {
 		return err
 	}
+	if err := h.root.Chmod(stateDir+"/calls", 0o666); err != nil { // the steps of a preflight have another user
+		return err
+	}
 	units, err := h.listEnabledUnits()
 	if err != nil {
 		return err
