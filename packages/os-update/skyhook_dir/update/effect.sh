@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Skyhook authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# effect.sh is what the checks have in common.
+# shellcheck disable=SC2154 # the parts of this package share their variables
+set -euo pipefail
+
+check_pending() {
+  local update
+  read_config
+  make_scratch
+  find_pending
+  for update in "${pending[@]}"; do fault "the update ${update% *} to ${update#* } is not installed"; done
+}
+
+# check_effect warn|fault
+check_effect() {
+  local name
+  if find_old_kernel; then "$1" "$REPLY: restart the node; if it did, see which kernel its boot loader starts"; fi
+  find_stale
+  for name in "${!services[@]}"; do "$1" "$name.service runs with ${services[$name]}, which was replaced: restart it"; done
+  for name in "${!boot_services[@]}"; do "$1" "$name.service runs with ${boot_services[$name]}, which was replaced: restart the node"; done
+}

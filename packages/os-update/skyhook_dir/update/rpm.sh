@@ -1,0 +1,98 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Skyhook authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# rpm.sh is the RHEL family by dnf, and SUSE by zypper. Without origins of the configMap, what is marked as security counts.
+# shellcheck disable=SC2034,SC2154 # host.sh sets these
+set -euo pipefail
+
+list_marks=(/var/cache/dnf/last_makecache /var/cache/libdnf5 /var/cache/zypp/solv/*)
+
+# default_origins: filter is what limits updates to the allowed ones.
+default_origins() {
+  case $family:${#origins[@]} in
+  dnf:0) filter=(upgrade --security) ;;
+  zypper:0) filter=(patch --category security) ;;
+  dnf:*) filter=(upgrade "${origins[@]/#/--repo=}") ;;
+  zypper:*) filter=(update "${origins[@]/#/--repo=}") ;;
+  esac
+  if [ "$family" = dnf ]; then filter+=("${held[@]/#/--exclude=}"); fi
+}
+
+# look asks, from the lists as they are. dnf writes beside them, so it gets links to them in our folder.
+look() {
+  if [ "$family" = zypper ]; then
+    zypper --non-interactive --no-refresh "$@" --dry-run
+    return
+  fi
+  mkdir -p "$scratch/dnf"
+  [ ! -d /var/cache/dnf ] || cp -rsf /var/cache/dnf/. "$scratch/dnf"
+  dnf -q -C --setopt=cachedir="$scratch/dnf" --setopt=logdir="$scratch" check-update "${@:2}"
+}
+
+refresh() {
+  if [ "$family" = dnf ]; then dnf -y makecache 9<&-; else zypper --non-interactive refresh 9<&-; fi ||
+    fail "$family cannot fetch the lists of its repositories; repair or disable the one that is named above"
+}
+
+installed() { rpm -qa --queryformat '%{NAME} %{VERSION}-%{RELEASE}.%{ARCH}\n' | sort; }
+
+# find_pending: pending is what would be installed, as NAME VERSION.
+find_pending() {
+  local plan name status=0
+  plan=$(look "${filter[@]}") || status=$?
+  case $family:$status in dnf:0 | dnf:100 | zypper:0 | zypper:10[0-3]) ;; *) fail "$family cannot tell what is pending: ${plan:0:300}" ;; esac
+  if [ "$family" = dnf ]; then
+    plan=$(sed -nE '/^Obsoleting/,$d; s/^([^ ]+)\.[^ .]+ +([^ ]+) +[^ ]+ *$/\1 \2/p' <<<"$plan")
+  else
+    plan=$(sed -n '/ going to be upgraded:$/,/^$/s/^ *//p; / new package.* going to be installed:$/,/^$/s/^ *//p' <<<"$plan" |
+      grep -v ':$' | tr -s ' ' '\n' | sed -n 's/.$/& newer/p')
+  fi
+  pending=()
+  while read -r name; do
+    if [ -n "$name" ] && ! is_held "${name% *}"; then pending+=("$name"); fi
+  done <<<"$plan"
+}
+
+install_pending() {
+  local status=0
+  if [ "$family" = dnf ]; then
+    dnf -y --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False "${filter[@]}" 9<&-
+  else
+    zypper --non-interactive update --no-recommends --auto-agree-with-licenses "${pending[@]% *}" 9<&- || status=$?
+    case $status in 0 | 102 | 103) ;; *) return "$status" ;; esac # the others mean that something restarts
+  fi
+}
+
+is_kernel() { [[ $1 == kernel || $1 == kernel-core || $1 == kernel-uek-core || $1 == kernel-default* ]]; }
+
+files_of() { rpm -ql "$@" 2>/dev/null || true; }
+
+kernel_package() { return 1; } # its release is its version
+
+find_block() {
+  local lock
+  for lock in /var/lib/rpm/.rpm.lock /usr/lib/sysimage/rpm/.rpm.lock; do
+    if lock_holder "$lock"; then
+      REPLY="$REPLY holds $lock"
+      return
+    fi
+  done
+  return 1
+}
+
+repair() { :; }
+
+put_back() {
+  local -a names=()
+  while (($# > 0)); do names+=("$1-$2") && shift 2; done
+  if [ "$family" = dnf ]; then
+    dnf -y --skip-broken downgrade "${names[@]}" 9<&-
+  else
+    zypper --non-interactive install --oldpackage "${names[@]}" 9<&-
+  fi
+}
+
+exact() { REPLY=$1-$2; } # several versions of a kernel are there
+
+remove_new() { rpm -e "$@" || warn "$* stays: something else needs it"; }
