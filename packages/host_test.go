@@ -31,6 +31,7 @@ var flavors = map[string]string{
 	"centos-10":   "ID=\"centos\"\nID_LIKE=\"rhel fedora\"\nVERSION_ID=\"10\"\n",
 	"fedora-42":   "ID=fedora\nVERSION_ID=42\n",
 	"amzn-2023":   "ID=\"amzn\"\nID_LIKE=\"fedora\"\nVERSION_ID=\"2023\"\n",
+	"sles-15":     "ID=\"sles\"\nID_LIKE=\"suse\"\nVERSION_ID=\"15.6\"\n",
 	"arch":        "ID=arch\n",
 }
 
@@ -106,7 +107,8 @@ func newHost(root, flavor string, without []string) (host, error) {
 		return h, err
 	}
 	files := map[string]string{"/etc/os-release": release, "/stub/calls": "", "/proc/cmdline": firstBoot + "\n",
-		"/proc/stat": fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Add(-time.Hour).Unix())}
+		"/proc/version": "Linux version 6.1.0-1-amd64 (builder@example) (gcc) #1 SMP PREEMPT_DYNAMIC\n",
+		"/proc/stat":    fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Add(-time.Hour).Unix())}
 	for name, value := range kernelDefaults {
 		files["/proc/sys/"+name] = value + "\n"
 	}
@@ -177,7 +179,7 @@ func (h host) runScript(script string) (string, error) {
 }
 
 // tools are the programs of this machine that every host gets.
-var tools = strings.Fields("bash cat chmod cmp cp cut date dirname env find flock getconf grep head id ln ls mkdir mv readlink rm rmdir sed sh sleep sort stat tac tail tee touch tr uniq wc")
+var tools = strings.Fields("bash cat chmod cmp comm cp cut date dirname env find flock getconf grep head id join ln ls mkdir mktemp mv paste readlink rm rmdir sed sh sleep sort stat tac tail tee touch tr uniq wc")
 
 // toolsDir is the folder of the copied tools, once it exists.
 var toolsDir string
@@ -246,7 +248,7 @@ func (h host) addTools(without []string) error {
 			return err
 		}
 	}
-	stubs := map[string]string{"systemctl": "systemctl", "grubby": "grubby", "dnf": "dnf", "yum": "dnf", "rpm": "rpm"}
+	stubs := map[string]string{"systemctl": "systemctl", "grubby": "grubby", "dnf": "dnf", "yum": "dnf", "rpm": "rpm", "zypper": "zypper"}
 	if h.isDebian() {
 		stubs = map[string]string{"systemctl": "systemctl", "update-grub": "update-grub", "apt-get": "apt-get", "dpkg-query": "dpkg-query"}
 	}

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 //	config                                  the configMap, as txtar; env: NAME=VALUE lines
 //	install|upgrade|change|uninstall PACKAGE [version=V] [as=NAME]
 //	after-interrupt PACKAGE                 post-interrupt and its check
+//	preflight PACKAGE                       what the package answers; it must change nothing
 //	admin                                   a script that somebody runs on the host
 //	boot                                    a reboot
 //	pristine, same                          store the state of the host; compare with it
@@ -105,6 +106,8 @@ func (s *scenario) runCommand(t *testing.T, d *datadriven.TestData) string {
 		lines, err = s.runStages(d, format.ModeConfig)
 	case "after-interrupt":
 		lines, err = s.runStages(d, format.ModePostInterrupt)
+	case "preflight":
+		lines, err = s.runPreflight(d)
 	case "uninstall":
 		lines, err = s.runStages(d, format.ModeUninstall)
 	case "admin":
@@ -168,11 +171,7 @@ func nonEmpty(text string) []string {
 
 // runStages runs stages as the operator would: in one admission, with its own copy on the host.
 func (s *scenario) runStages(d *datadriven.TestData, modes ...format.Mode) ([]string, error) {
-	dir := firstArgument(d)
-	name, now := dir, install{dir: dir, version: "9.0.0", config: maps.Clone(s.config), env: s.env}
-	if d.HasArg("as") {
-		d.ScanArgs(s.t, "as", &name)
-	}
+	name, now := s.readInstall(d)
 	if was, ok := s.installed[name]; ok {
 		now.version = was.version
 		if slices.Contains(modes, format.ModeUninstall) {
@@ -201,6 +200,55 @@ func (s *scenario) runStages(d *datadriven.TestData, modes ...format.Mode) ([]st
 		return append(lines, calls...), err
 	}
 	return append(lines, calls...), s.repeatStages(name, now, modes, after)
+}
+
+// readInstall returns what a command installs, by the configMap and the variables so far.
+func (s *scenario) readInstall(d *datadriven.TestData) (string, install) {
+	dir := firstArgument(d)
+	name := dir
+	if d.HasArg("as") {
+		d.ScanArgs(s.t, "as", &name)
+	}
+	return name, install{dir: dir, version: "9.0.0", config: maps.Clone(s.config), env: s.env}
+}
+
+// runPreflight asks a package what the host needs. What is below /tmp is the pod's own.
+func (s *scenario) runPreflight(d *datadriven.TestData) ([]string, error) {
+	name, now := s.readInstall(d)
+	before, err := s.host.readTree()
+	if err != nil {
+		return nil, err
+	}
+	image := s.t.TempDir()
+	if err := makeImage(image, now); err != nil {
+		return nil, err
+	}
+	lines, _, err := s.runAgent(name, now, image, format.ModePreflight)
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(messageFile(image))
+	if err != nil {
+		return nil, err
+	}
+	if m, ok := format.DecodeMessage(string(content)); ok && m.Preflight != nil {
+		lines = []string{fmt.Sprintf("%s %s: %s", m.Preflight.Answer, strings.Join(m.Preflight.Services, ","), m.Preflight.Reason)}
+		if m.Preflight.Wrong {
+			lines = append(lines, "wrong")
+		}
+	}
+	if err := os.RemoveAll(s.host.path("tmp/skyhook")); err != nil {
+		return nil, err
+	}
+	after, err := s.host.readTree()
+	if err != nil {
+		return nil, err
+	}
+	calls, err := s.recordedCalls()
+	if changes := append(after.diff(before), calls...); len(changes) > 0 {
+		return nil, fmt.Errorf("the preflight changed something:\n%s", strings.Join(changes, "\n"))
+	}
+	return lines, err
 }
 
 // repeatStages runs the stages again and checks that nothing changes.
@@ -302,6 +350,9 @@ var bashDifferences = regexp.MustCompile(`(: line \d+: syntax error).*`)
 func (s *scenario) runAgent(name string, now install, image string, mode format.Mode) ([]string, int, error) {
 	id := fmt.Sprintf("demo-%s-%d_%s_%s", s.uid, s.admission, name, now.version)
 	copyDir := fmt.Sprintf("/var/lib/skyhook/demo/%s-%s-%s-%d", name, now.version, s.uid, s.admission)
+	if mode == format.ModePreflight {
+		copyDir = "/tmp/skyhook/" + name
+	}
 	message := messageFile(image)
 	var out bytes.Buffer
 	code := argv.Run(argv.Line{

@@ -21,15 +21,16 @@ need_space() {
   ((free >= $2)) || answer blocked "$1 has $free MiB free, and updates need $2 MiB"
 }
 
-# answer_services REASON says which services restart, or that the node does.
+# answer_services REASON says which services restart, or that the node does. An answer holds few names.
 answer_services() {
   local names
+  names=$(printf '%s\n' "${!services[@]}" | sort | paste -sd ,)
   if ((${#boot_services[@]} > 0)); then
-    names=$(printf '%s\n' "${!boot_services[@]}" | sort | paste -sd ,)
-    answer reboot "$1 ${names//,/, }, which restarts only with the node"
-  elif ((${#services[@]} > 0)); then
-    names=$(printf '%s\n' "${!services[@]}" | sort | paste -sd ,)
-    answer "service $names" "$1 ${names//,/, }"
+    answer reboot "$1 only a reboot restarts ${!boot_services[*]}, which has replaced files"
+  elif ((${#names} > 200)); then
+    answer reboot "$1 ${#services[@]} services have replaced files, which is most of the host"
+  elif [ -n "$names" ]; then
+    answer "service $names" "$1 services with replaced files: ${names//,/, }"
   else
     return 1
   fi
@@ -43,8 +44,10 @@ kernel=''
 for update in "${pending[@]}"; do
   if is_kernel "${update% *}"; then kernel=${update% *}; fi
 done
+count="${#pending[@]} allowed updates pending"
+((${#pending[@]} != 1)) || count="1 allowed update pending"
 all=$(printf '%s, ' "${pending[@]% *}")
-all="${#pending[@]} allowed updates pending: ${all%, }"
+all="$count: ${all%, }"
 if ((${#pending[@]} > 0)); then
   need_space /var 500
   need_space /usr 500
@@ -56,16 +59,14 @@ age=$REPLY
 if find_old_kernel; then
   answer reboot "$REPLY"
 elif [ -n "$kernel" ]; then
-  answer reboot "${#pending[@]} allowed updates pending, among them $kernel: the kernel restarts with the node"
+  answer reboot "$count, among them $kernel: the kernel restarts with the node"
 elif ((age > 2)); then
   answer reboot "the lists of the repositories are $age days old, so an update of the kernel cannot be ruled out"
-else
-  ((${#pending[@]} == 0)) || find_future "${pending[@]% *}"
-  if answer_services "$all, mapped by"; then :
-  elif ((${#pending[@]} > 0)); then answer apply "$all"
-  fi
-  services=() boot_services=()
+elif ((${#pending[@]} > 0)); then
   find_stale
-  answer_services "replaced files are mapped by" || ((${#pending[@]} > 0)) ||
-    answer none "no allowed update is pending, and nothing runs with replaced files"
+  find_future "${pending[@]% *}"
+  answer_services "$all;" || answer apply "$all"
+else
+  find_stale
+  answer_services "no allowed update is pending;" || answer none "no allowed update is pending, and nothing runs with replaced files"
 fi

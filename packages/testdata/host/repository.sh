@@ -5,6 +5,7 @@
 # repository.sh is what the package managers of a fake host have in common. /stub/repo/NAME is a package: root/ goes to /,
 # needs names other packages, upgrades and removes name those it would not leave alone, after is run when it is installed.
 # /var/lib/installed/NAME has the files of one that is installed.
+# shellcheck disable=SC2154 # who reads it sets excludes
 set -euo pipefail
 shopt -s nullglob
 export LC_ALL=C
@@ -12,6 +13,30 @@ repo=/stub/repo installed=/var/lib/installed
 
 # words NAME FILE prints what a package says of others.
 words() { [ ! -f "$repo/$1/$2" ] || cat "$repo/$1/$2"; }
+
+# updates prints NAME VERSION of what dnf and zypper would update. /stub/updates/NAME is a package with BEFORE AFTER REPOSITORY KIND; it
+# is installed in the first of the versions.
+updates() {
+  local file name before after from kind
+  for file in /stub/updates/*; do
+    name=${file##*/}
+    read -r before after from kind <"$file"
+    if [[ $before == 1.0-1 && " ${repos[*]:-$from} " == *" $from "* && ( ${security:-false} == false || $kind == security ) ]]; then
+      for held in "${excludes[@]}"; do
+        # shellcheck disable=SC2053 # it is a pattern
+        [[ $name != $held ]] || continue 2
+      done
+      echo "$name $after $from"
+    fi
+  done
+}
+
+# swap NAME changes the version that is installed for the other one.
+swap() {
+  local before after rest
+  read -r before after rest <"/stub/updates/$1"
+  echo "$after $before $rest" >"/stub/updates/$1"
+}
 
 # plan NAME… prints what is to be installed, dependencies first.
 plan() {

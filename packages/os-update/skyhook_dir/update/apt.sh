@@ -125,10 +125,13 @@ find_block() {
 
 repair() { ! is_interrupted || dpkg --force-confdef --force-confold --configure -a 9<&-; }
 
+# undo_debs ARGUMENT… is for ways back: of what is not pinned here, nothing is installed, whatever the host's pins say.
+undo_debs() { debs -o "Dir::Etc::preferences=$scratch/preferences" -o Dir::Etc::preferencesparts=/dev/null "$@"; }
+
 # put_back NAME VERSION… goes back to versions that a repository still has; nothing else changes.
 put_back() {
   { forbid_others && while (($# > 0)); do pin "$1" "version $2" 1001 && shift 2; done; } >"$scratch/preferences"
-  debs -o "Dir::Etc::preferences=$scratch/preferences" --allow-downgrades upgrade
+  undo_debs --allow-downgrades --fix-missing upgrade
 }
 
 # exact NAME VERSION: REPLY is what to call it when it is removed.
@@ -137,6 +140,7 @@ exact() { REPLY=$1; }
 # remove_new NAME… removes what updates have brought, unless something else needs it by now.
 remove_new() {
   local others
-  others=$(apt-get -s remove "$@" | sed -nE 's/^Remv ([^ ]+) .*/\1/p' | grep -vxF "$(printf '%s\n' "$@")" | tr '\n' ' ') || true
-  if [ -n "$others" ]; then warn "$* stays: ${others% } would go with it"; else debs remove "$@"; fi
+  forbid_others >"$scratch/preferences"
+  others=$(undo_debs -s remove "$@" | sed -nE 's/^(Inst|Remv) ([^ ]+) .*/\2/p' | grep -vxF "$(printf '%s\n' "$@")" | tr '\n' ' ') || true
+  if [ -n "$others" ]; then warn "$* stays: ${others% } would go with it"; else undo_debs remove "$@"; fi
 }
