@@ -122,9 +122,9 @@ func TestShellcheck(t *testing.T) {
 var publishedSteps = map[string][]string{
 	"shellscript": {"shellscript_run.sh"},
 	"tuning": {"update_settings.sh", "update_settings_check.sh", "update_settings_post_check.sh", "update_settings_uninstall.sh",
-		"update_settings_uninstall_check.sh"},
+		"update_settings_uninstall_check.sh", "preflight.sh"},
 	"tuned": {"install_tuned.sh", "install_tuned_check.sh", "apply_tuned_profile.sh", "apply_tuned_profile_check.sh",
-		"post_interrupt_tuned_check.sh", "uninstall_tuned.sh", "uninstall_tuned_check.sh"},
+		"post_interrupt_tuned_check.sh", "uninstall_tuned.sh", "uninstall_tuned_check.sh", "preflight.sh"},
 	"os-update": {"preflight.sh", "update.sh", "update_check.sh", "effect_check.sh", "undo.sh", "undo_check.sh"},
 }
 

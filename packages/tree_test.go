@@ -22,7 +22,7 @@ func chrootAttributes(root string) *syscall.SysProcAttr { return &syscall.SysPro
 type hostTree map[string]string
 
 // ignoredPaths are volatile files and the agent's own.
-var ignoredPaths = regexp.MustCompile(`^/(dev|proc/[0-9]+|proc/stat|stub|run/units/last|run/units/[^/]+/pid|var/lib/skyhook|var/log/skyhook)(/|$)`)
+var ignoredPaths = regexp.MustCompile(`^/(dev|proc/[0-9]+|proc/stat|stub|run/units/last|run/units/[^/]+/(pid|text)|var/lib/skyhook|var/log/skyhook)(/|$)`)
 
 func (h host) readTree() (hostTree, error) {
 	t := hostTree{}

@@ -21,7 +21,7 @@ must_know
 wait_until is_active || fail "the service tuned does not run; see journalctl -u tuned"
 if [ -n "$wanted" ]; then
   remember_before
-  if [ -f "$state/due/$package" ] || ! has_profile "$wanted"; then
+  if [ -f "$state/due/$package" ] || ! has_profile "$wanted" || is_changed; then
     printf '%s\n' "$wanted" | note "users/$package"
     # shellcheck disable=SC2086 # it is a list
     activate $wanted

@@ -186,6 +186,9 @@ activate() {
   tuned-adm profile "$@" || fail "TuneD could not switch to the profile $*: see /var/log/tuned/tuned.log"
 }
 
+# is_changed tells whether somebody has changed what the active profile sets. Before a reboot that cannot be told.
+is_changed() { [ "${INTERRUPT:-false}" != true ] && ! tuned-adm verify >/dev/null 2>&1; }
+
 # go_back makes active what another package of this image wants, or else what was there before.
 go_back() {
   local user profile mode

@@ -41,6 +41,18 @@ services_read() {
 
 service_file() { REPLY=/etc/systemd/system/$1.service.d/$mark.conf; }
 
+# services_left: left_names is the services that have a drop-in of ours, and no key any more.
+services_left() {
+  local file name
+  left_names=()
+  for file in /etc/systemd/system/*.service.d/"$mark".conf; do
+    [ -e "$file" ] || continue
+    name=${file#/etc/systemd/system/}
+    name=${name%.service.d/*}
+    [ -n "${service_key[$name]+x}" ] || left_names+=("$name")
+  done
+}
+
 services_apply() {
   local name file
   for name in "${service_names[@]}"; do
@@ -51,14 +63,14 @@ services_apply() {
       remember due "daemon-reload $package"
       put "$file" <<<"$REPLY"
     fi
+    service_property "$name" NeedDaemonReload
+    [ "$REPLY" != yes ] || remember due "daemon-reload $package"
   done
-  for file in /etc/systemd/system/*.service.d/"$mark".conf; do
-    [ -e "$file" ] || continue
-    name=${file#/etc/systemd/system/}
-    name=${name%.service.d/*}
-    [ -z "${service_key[$name]+x}" ] || continue
+  services_left
+  for name in "${left_names[@]}"; do
     remember due "daemon-reload $package"
-    take_away "$file"
+    service_file "$name"
+    take_away "$REPLY"
   done
   if remembered due "daemon-reload $package"; then
     tidy # an empty folder of drop-ins would be loaded too
@@ -112,8 +124,18 @@ service_number() {
   esac
 }
 
-# services_check asks systemd whether it has read the drop-ins and whether they win.
 services_check() {
+  local name
+  services_check_loaded
+  services_left
+  for name in "${left_names[@]}"; do
+    service_file "$name"
+    gone "$REPLY"
+  done
+}
+
+# services_check_loaded asks systemd whether it has read the drop-ins and whether they win.
+services_check_loaded() {
   local name file limit soft hard loaded
   for name in "${service_names[@]}"; do
     service_file "$name"
@@ -131,16 +153,40 @@ services_check() {
       fault "systemd has not read $file; run systemctl daemon-reload"
       continue
     fi
+    service_property "$name" NeedDaemonReload
+    [ "$REPLY" != yes ] || fault "systemd has not read the files of $name.service as they are now; run systemctl daemon-reload"
+    service_overridden "$name" "${loaded#*"$file"}"
     service_limits "$name"
     for limit in "${limits[@]}"; do
       read -r limit soft hard <<<"$limit"
       service_configured "$name" "$limit" "$soft" "$hard" "${loaded#*"$file"}"
     done
   done
-  for file in /etc/systemd/system/*.service.d/"$mark".conf; do
-    [ -e "$file" ] || continue
-    name=${file#/etc/systemd/system/}
-    [ -n "${service_key[${name%.service.d/*}]+x}" ] || gone "$file"
+}
+
+# service_overridden NAME LATER: what drop-ins that are read later set otherwise, but for limits: those are asked of systemd. What can
+# be given several times only grows, unless it is emptied.
+service_overridden() {
+  local line key file other
+  local -A value=()
+  text "$config/${service_key[$1]}"
+  while IFS= read -r line; do
+    [[ ! $line =~ ^[[:space:]]*([A-Za-z]+)[[:space:]]*=[[:space:]]*(.*)$ ]] || value[${BASH_REMATCH[1]}]=${BASH_REMATCH[2]}
+  done <<<"$REPLY"
+  for file in $2; do
+    if ours_too "$file" || [ ! -f "$file" ]; then continue; fi
+    while IFS= read -r line; do
+      [[ $line =~ ^[[:space:]]*([A-Za-z]+)[[:space:]]*=[[:space:]]*(.*)$ ]] || continue
+      key=${BASH_REMATCH[1]} other=${BASH_REMATCH[2]}
+      if [ -z "${value[$key]+x}" ] || [ "$other" = "${value[$key]}" ]; then continue; fi
+      case $key:$other in
+      Limit*) continue ;;
+      After:?* | Before:?* | Wants:?* | Requires:?* | BindsTo:?* | PartOf:?* | Conflicts:?* | On[FS]*:?*) continue ;;
+      Exec*:?* | *Environment*:?* | Condition*:?* | Assert*:?* | *Paths:?* | *Credential*:?* | Bind*:?* | Supplementary*:?*) continue ;;
+      Device*:?* | IO*:?*\ * | IPAddress*:?* | SystemCall*:?* | *Capabilit*:?* | Restrict*:?* | *Director*:?* | Documentation:?*) continue ;;
+      esac
+      fault "$1.service has $key=$other from $file, which is read later, and should have $key=${value[$key]}; remove it there"
+    done <"$file"
   done
 }
 
@@ -160,7 +206,7 @@ service_configured() {
   done
 }
 
-# services_check_running looks at the processes that were started since the drop-in was written.
+# services_check_running looks at what the processes were started with.
 services_check_running() {
   local name pid limit hard line got
   for name in "${service_names[@]}"; do
@@ -172,17 +218,17 @@ services_check_running() {
     fi
     service_file "$name"
     if ! service_is_newer "$pid" "$REPLY"; then
-      warn "$name.service has not been restarted since its drop-in was written, and goes on with its former settings; let an interrupt restart it"
+      fault "$name.service has not been restarted since its drop-in was written, and goes on with its former settings; let an interrupt restart it"
       continue
     fi
     service_limits "$name"
     for limit in "${limits[@]}"; do
       read -r limit _ hard <<<"$limit"
-      [ "$hard" != infinity ] || continue
+      [ "$limit $hard" != 'NOFILE infinity' ] || continue # the kernel gives fs.nr_open, as it was then
       line=$(grep -F "${limit_title[$limit]} " "/proc/$pid/limits") || continue
       read -r _ got _ <<<"${line#"${limit_title[$limit]}"}"
       # A process may change its soft limit, and many do; the hard one is as systemd set it.
-      [ "$got" = "$hard" ] || fault "$name.service runs with Limit$limit $got and should run with $hard"
+      [ "${got/unlimited/infinity}" = "$hard" ] || fault "$name.service runs with Limit$limit $got and should run with $hard"
     done
   done
 }
