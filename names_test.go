@@ -42,7 +42,7 @@ var (
 	registryNames = regexp.MustCompile(`\b(?:ghcr|nvcr|quay|docker|gcr)\.io/[A-Za-z0-9][A-Za-z0-9._/-]*|\bregistry\.k8s\.io/[a-z0-9._/-]+|\b(?:public\.ecr\.aws|mcr\.microsoft\.com)/[a-z0-9._/-]+`)
 	imageFields   = regexp.MustCompile(`\b[iI]mage: *["']?([a-z0-9][a-z0-9._/-]*)`)
 	// A package of ours in a manifest: version and image are fields of one object, on two lines or on one.
-	packageVersions = regexp.MustCompile(`version: "?([0-9][0-9a-zA-Z.+-]*)"?(?:,|\n) *image: "?` + regexp.QuoteMeta(published.Images) + `/packages/([a-z]+)`)
+	packageVersions = regexp.MustCompile(`version: "?([0-9][0-9a-zA-Z.+-]*)"?(?:,|\n) *image: "?` + regexp.QuoteMeta(published.Images) + `/packages/([a-z-]+)`)
 )
 
 // TestNames finds each name of an image in the tree that is neither below the names of internal/published nor explained above.

@@ -44,6 +44,7 @@ var archives = map[string][]string{
 	"shell":                {"private-registry.example.com/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1"},
 	"packages-shellscript": packageNames("shellscript", "1.0.0", "1.1.0", "1.2.0", "2.0.0", "2.1.0"),
 	"packages-tuning":      packageNames("tuning", "1.2.0", "2.0.0", "2.1.0"),
+	"packages-os-update":   packageNames("os-update", "1.0.0"),
 	"packages-tuned":       packageNames("tuned", "1.3.0", "2.0.0", "2.1.0"),
 }
 
