@@ -27,7 +27,7 @@ answer_services() {
   names=$(printf '%s\n' "${!services[@]}" | sort | paste -sd ,)
   if ((${#boot_services[@]} > 0)); then
     answer reboot "$1 only a reboot restarts ${!boot_services[*]}, which has replaced files"
-  elif ((${#names} > 200)); then
+  elif ((${#names} + 2 * ${#services[@]} > 198)); then
     answer reboot "$1 ${#services[@]} services have replaced files, which is most of the host"
   elif [ -n "$names" ]; then
     answer "service $names" "$1 services with replaced files: ${names//,/, }"
@@ -48,6 +48,7 @@ count="${#pending[@]} allowed updates pending"
 ((${#pending[@]} != 1)) || count="1 allowed update pending"
 all=$(printf '%s, ' "${pending[@]% *}")
 all="$count: ${all%, }"
+if is_unfinished; then all="updates are half installed; $count"; fi
 if ((${#pending[@]} > 0)); then
   need_space /var 500
   need_space /usr 500
@@ -62,9 +63,9 @@ elif [ -n "$kernel" ]; then
   answer reboot "$count, among them $kernel: the kernel restarts with the node"
 elif ((age > 2)); then
   answer reboot "the lists of the repositories are $age days old, so an update of the kernel cannot be ruled out"
-elif ((${#pending[@]} > 0)); then
+elif ((${#pending[@]} > 0)) || is_unfinished; then
   find_stale
-  find_future "${pending[@]% *}"
+  ((${#pending[@]} == 0)) || find_future "${pending[@]% *}"
   answer_services "$all;" || answer apply "$all"
 else
   find_stale

@@ -28,7 +28,9 @@ fails update
 says "error: the updates were not installed completely"
 rm /broken
 grep -qx 'demo 1.0' /var/lib/skyhook-packages/os-update/listing
-answers "none: no allowed update is pending, and nothing runs with replaced files"
+answers "apply: updates are half installed; 0 allowed updates pending"
+fails update_check
+says "error: updates are half installed; the next attempt goes on"
 mv /var/lib/skyhook-packages /kept
 look >/tmp/answer
 grep -qx "blocked: dpkg was interrupted; run dpkg --configure -a" /tmp/answer

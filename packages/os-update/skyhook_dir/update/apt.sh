@@ -61,7 +61,7 @@ find_pending() {
   local -A is_allowed
   for round in 1 2 3 4 5; do
     write_pins "${others[@]}"
-    plan=$(look apt-get -s --with-new-pkgs --no-install-recommends upgrade)
+    plan=$(look apt-get -s --with-new-pkgs --no-install-recommends upgrade) || fail "apt cannot tell what is pending, see above"
     mapfile -t pending <<<"$(sed -nE 's/^Inst ([^ ]+) (\[[^]]*\] )?\(([^ ]+) .*/\1 \3/p' <<<"$plan")"
     if [ -z "${pending[0]}" ]; then pending=() && break; fi
     find_allowed "${pending[@]% *}"
@@ -116,11 +116,8 @@ find_block() {
       return
     fi
   done
-  if is_interrupted && [ ! -f "$state/listing" ]; then
-    REPLY="dpkg was interrupted; run dpkg --configure -a"
-    return
-  fi
-  return 1
+  REPLY="dpkg was interrupted; run dpkg --configure -a"
+  is_interrupted && [ ! -f "$state/listing" ]
 }
 
 repair() { ! is_interrupted || dpkg --force-confdef --force-confold --configure -a 9<&-; }

@@ -10,6 +10,7 @@ check_pending() {
   local update
   read_config
   make_scratch
+  if is_unfinished; then fault "updates are half installed; the next attempt goes on"; fi
   find_pending
   for update in "${pending[@]}"; do fault "the update ${update% *} to ${update#* } is not installed"; done
 }

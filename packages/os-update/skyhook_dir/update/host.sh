@@ -164,6 +164,9 @@ record_changes() {
   rm -f "$state/listing"
 }
 
+# is_unfinished tells whether an attempt of ours was cut short.
+is_unfinished() { [ -f "$state/listing" ] && is_interrupted; }
+
 # list_age: REPLY is how many days ago the lists of the repositories were fetched, as far as the host tells.
 list_age() {
   local newest
