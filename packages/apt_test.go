@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestRealApt runs os-update with the apt and dpkg of a Debian root: testdata/apt/*.sh are scenarios in namespaces of their own, with
+// TestRealApt runs os-update with the apt and dpkg of Debian roots: testdata/apt/*.sh are scenarios in namespaces of their own, with
 // repositories, processes of services and a preflight that cannot write.
 func TestRealApt(t *testing.T) {
 	requireRoot(t)
@@ -20,25 +20,29 @@ func TestRealApt(t *testing.T) {
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		t.Skip("mmdebstrap is not installed: apt-get install mmdebstrap")
 	}
-	root := filepath.Join(t.TempDir(), "root")
-	if out, err := exec.CommandContext(t.Context(), "mmdebstrap", "--variant=apt", "--include=mount", "--mode=root", "bookworm", root).CombinedOutput(); err != nil {
-		t.Skipf("no Debian root can be made, is a mirror in reach? %v\n%s", err, out)
-	}
 	scenarios, err := filepath.Glob("testdata/apt/*.sh")
 	if err != nil || len(scenarios) < 3 {
 		t.Fatal(scenarios, err)
 	}
-	for _, file := range scenarios {
-		name := strings.TrimSuffix(filepath.Base(file), ".sh")
-		if name == "run" || name == "host" {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
+	for _, release := range []string{"bookworm", "trixie"} {
+		t.Run(release, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child",
-				"bash", "testdata/apt/run.sh", root, t.TempDir(), "os-update", name)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+			root := filepath.Join(t.TempDir(), "root")
+			if out, err := exec.CommandContext(t.Context(), "mmdebstrap", "--variant=apt", "--include=mount", "--mode=root", release, root).CombinedOutput(); err != nil {
+				t.Skipf("no Debian root can be made, is a mirror in reach? %v\n%s", err, out)
+			}
+			for _, file := range scenarios {
+				name := strings.TrimSuffix(filepath.Base(file), ".sh")
+				if name == "run" || name == "host" {
+					continue
+				}
+				t.Run(name, func(t *testing.T) {
+					cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child",
+						"bash", "testdata/apt/run.sh", root, t.TempDir(), "os-update", name)
+					if out, err := cmd.CombinedOutput(); err != nil {
+						t.Errorf("%v\n%s", err, out)
+					}
+				})
 			}
 		})
 	}
