@@ -59,6 +59,7 @@ func upCommand(name *string) *cobra.Command {
 func specFlags(cmd *cobra.Command, s *testcluster.Spec, nodes *string) {
 	f := cmd.Flags()
 	f.StringVar(nodes, "nodes", "1", "how many real nodes, or their names, separated by commas")
+	f.StringSliceVar(&s.Trixie, "trixie", nil, "names of real nodes that have Debian 13 in place of Debian 12, separated by commas")
 	f.StringVar(&s.ControlPlane, "control-plane-node", "", "run the control plane on a node of its own, with this name")
 	f.Lookup("control-plane-node").NoOptDefVal = "control-plane"
 	f.IntVar(&s.Simulated, "simulated", 0, "how many simulated nodes")

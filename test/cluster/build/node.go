@@ -15,12 +15,13 @@ import (
 // The root file system of a node: a small Debian with systemd, cron as a service that packages may restart, and what
 // Kubernetes wants of a host.
 const (
-	debian       = "bookworm"
+	Bookworm     = "bookworm" // Debian 12
+	Trixie       = "trixie"   // Debian 13
 	nodePackages = "systemd,systemd-sysv,dbus,cron,iproute2,iptables,kmod,procps,runc,containernetworking-plugins"
 )
 
-// Root returns the directory with the root file system of a node. Building it needs root and mmdebstrap.
-func (c *Cache) Root(ctx context.Context) (string, error) {
+// Root returns the directory with the root file system of a node with a release of Debian. Building it needs root and mmdebstrap.
+func (c *Cache) Root(ctx context.Context, debian string) (string, error) {
 	options := []string{
 		"--variant=minbase", "--include=" + nodePackages, `--aptopt=APT::Install-Recommends "false"`,
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
@@ -51,8 +52,8 @@ func removeAptSources(root string) error {
 	return errors.Join(errs...)
 }
 
-// HasRoot reports whether the root file system of a node is in the cache.
-func (c *Cache) HasRoot() bool {
+// HasRoot reports whether the root file system of a node with a release of Debian is in the cache.
+func (c *Cache) HasRoot(debian string) bool {
 	made, _ := filepath.Glob(filepath.Join(c.Dir, "root-"+debian+"-*"))
 	return len(made) > 0
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/skyhook-k8s/skyhook/test/cluster/cgroup"
@@ -27,6 +28,14 @@ type machine struct {
 	failure   error // why it is off, unless it was switched off
 }
 
+// root is the root file system of a node.
+func (k *supervisor) root(name string) string {
+	if slices.Contains(k.spec.Trixie, name) {
+		return k.artifacts.Trixie
+	}
+	return k.artifacts.Root
+}
+
 // startNodes installs all nodes and switches them on.
 func (k *supervisor) startNodes() error {
 	if err := k.pushPause(); err != nil {
@@ -39,7 +48,7 @@ func (k *supervisor) startNodes() error {
 		}
 		m := &machine{group: group, node: node.Node{
 			Name: name, Index: i + 1, Dir: k.paths.node(name), Machine: k.paths.machine(i + 1),
-			Root: k.artifacts.Root, Kubernetes: k.artifacts.Kubernetes, Containerd: k.artifacts.Containerd, SmallDisks: k.spec.SmallDisks,
+			Root: k.root(name), Kubernetes: k.artifacts.Kubernetes, Containerd: k.artifacts.Containerd, SmallDisks: k.spec.SmallDisks,
 		}}
 		if err := m.node.Mount(); err != nil {
 			return err

@@ -66,12 +66,12 @@ func requireCapability() error {
 func (s Spec) requirePrograms(cache *build.Cache) error {
 	var programs, missing []string
 	for _, p := range packages {
-		unused := p.program == "mmdebstrap" && cache.HasRoot() || p.program != "ip" && len(s.realNodes()) == 0
+		unused := p.program == "mmdebstrap" && s.hasRoots(cache) || p.program != "ip" && len(s.realNodes()) == 0
 		if _, err := exec.LookPath(p.program); err != nil && !unused {
 			programs, missing = append(programs, p.program), append(missing, p.debian)
 		}
 	}
-	if len(s.realNodes()) > 0 && !cache.HasRoot() && !matchesAnyFile(debianKeys...) {
+	if len(s.realNodes()) > 0 && !s.hasRoots(cache) && !matchesAnyFile(debianKeys...) {
 		programs, missing = append(programs, "the keys of the Debian archive"), append(missing, "debian-archive-keyring")
 	}
 	if len(missing) == 0 {

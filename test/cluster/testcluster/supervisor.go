@@ -53,6 +53,7 @@ type artifacts struct {
 	Kubernetes string `json:"kubernetes"`
 	Containerd string `json:"containerd"`
 	Root       string `json:"root"`
+	Trixie     string `json:"trixie"`
 	Pause      string `json:"pause"`
 	Kwok       string `json:"kwok"`
 }
@@ -128,7 +129,8 @@ func (k *supervisor) prepare(outside clusterPaths) error {
 		return err
 	}
 	dirs := map[string]string{
-		"cluster": outside.dir, "kubernetes": k.artifacts.Kubernetes, "containerd": k.artifacts.Containerd, "root": k.artifacts.Root, "kwok": k.artifacts.Kwok,
+		"cluster": outside.dir, "kubernetes": k.artifacts.Kubernetes, "containerd": k.artifacts.Containerd, "root": k.artifacts.Root,
+		"trixie": k.artifacts.Trixie, "kwok": k.artifacts.Kwok,
 	}
 	if k.artifacts.Pause != "" {
 		dirs["pause"] = filepath.Dir(k.artifacts.Pause)
@@ -141,7 +143,8 @@ func (k *supervisor) prepare(outside clusterPaths) error {
 		k.artifacts.Pause = filepath.Join(seen["pause"], filepath.Base(k.artifacts.Pause))
 	}
 	k.paths = outside.withDir(seen["cluster"])
-	k.artifacts.Kubernetes, k.artifacts.Containerd, k.artifacts.Root, k.artifacts.Kwok = seen["kubernetes"], seen["containerd"], seen["root"], seen["kwok"]
+	k.artifacts.Kubernetes, k.artifacts.Containerd, k.artifacts.Kwok = seen["kubernetes"], seen["containerd"], seen["kwok"]
+	k.artifacts.Root, k.artifacts.Trixie = seen["root"], seen["trixie"]
 	return nil
 }
 

@@ -27,6 +27,7 @@ import (
 type Spec struct {
 	Name         string   `json:"name"`
 	Nodes        []string `json:"nodes"`        // real systemd hosts, by name
+	Trixie       []string `json:"trixie"`       // those of them with Debian 13; the others have Debian 12
 	ControlPlane string   `json:"controlPlane"` // name of a node for the control plane; it runs outside of nodes if empty
 	Labels       []Label  `json:"labels"`
 	SmallDisks   []string `json:"smallDisks"` // directories of real nodes that get a file system of 64 MiB of their own, so that it can be filled
@@ -87,6 +88,11 @@ func (s Spec) Check() error {
 			wrong = append(wrong, fmt.Errorf("node %q is named twice: every node needs a name of its own", name))
 		}
 		seen[name] = true
+	}
+	for _, name := range s.Trixie {
+		if !seen[name] {
+			wrong = append(wrong, fmt.Errorf("Debian 13 for node %q: there is no such node", name))
+		}
 	}
 	for _, path := range s.SmallDisks {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {

@@ -88,7 +88,10 @@ func (s Spec) buildArtifacts(ctx context.Context, cache *build.Cache) (artifacts
 	var rootErr error
 	if len(s.realNodes()) > 0 {
 		root.Go(func() {
-			if made.Root, rootErr = cache.Root(ctx); rootErr != nil {
+			if made.Root, rootErr = cache.Root(ctx, build.Bookworm); rootErr == nil && len(s.Trixie) > 0 {
+				made.Trixie, rootErr = cache.Root(ctx, build.Trixie)
+			}
+			if rootErr != nil {
 				cancel() // nothing else is needed
 			}
 		})
@@ -106,13 +109,18 @@ func (s Spec) buildArtifacts(ctx context.Context, cache *build.Cache) (artifacts
 	return made, errors.Join(rootErr, err)
 }
 
+// hasRoots reports whether the root file systems of all nodes are in the cache.
+func (s Spec) hasRoots(cache *build.Cache) bool {
+	return cache.HasRoot(build.Bookworm) && (len(s.Trixie) == 0 || cache.HasRoot(build.Trixie))
+}
+
 // Build fills the cache with what such a cluster needs.
 func Build(ctx context.Context, s Spec, to io.Writer) error {
 	cache, err := build.Open(to)
 	if err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 && !cache.HasRoot() && len(s.realNodes()) > 0 {
+	if os.Geteuid() != 0 && !s.hasRoots(cache) && len(s.realNodes()) > 0 {
 		return errors.New("the root file system of nodes can only be made by root: run it again with sudo, or with --nodes 0")
 	}
 	if err := s.requirePrograms(cache); err != nil {
