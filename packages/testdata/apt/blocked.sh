@@ -35,8 +35,10 @@ mv /var/lib/skyhook-packages /kept
 look >/tmp/answer
 grep -qx "blocked: dpkg was interrupted; run dpkg --configure -a" /tmp/answer
 mv /kept /var/lib/skyhook-packages
+add Debian-Security other 1.1
+publish
 succeeds update
-has demo 1.1
+has demo 1.1 && has other 1.1
 says "demo: 1.0 -> 1.1"
 
 # Lists that nobody refreshes tell nothing.

@@ -8,7 +8,7 @@ set -euo pipefail
 export SKYHOOK_DIR=/package DEBIAN_FRONTEND=noninteractive
 trap 'echo "${BASH_SOURCE[0]} line $LINENO failed"' ERR
 cgroup=/cgroup/skyhook-os-update-$RANDOM
-trap 'for leaf in "$cgroup"/*; do kill_all "$leaf"; done; rmdir "$cgroup"/* "$cgroup" 2>/dev/null || true' EXIT
+trap 'find "$cgroup" -depth -type d 2>/dev/null | while read -r leaf; do kill_all "$leaf" && rmdir "$leaf"; done || true' EXIT
 
 # kill_all CGROUP ends its processes.
 kill_all() {

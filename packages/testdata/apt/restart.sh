@@ -6,15 +6,16 @@
 # shellcheck source=/dev/null disable=SC2154 # it is checked by itself
 . /scenario/host.sh
 kernel 6.1.0-1-amd64 6.1.1-1
-mkdir -p /files/lib/demo
+mkdir -p /files/lib/demo /files/usr/lib/second
 cp "$(ldd /bin/ls | sed -n 's/.* => \(.*libpcre2[^ ]*\) .*/\1/p')" /files/lib/demo/libdemo.so
+cp /files/lib/demo/libdemo.so /files/usr/lib/second
 add Debian libdemo 1.0
 publish
 apt-get -q -y install libdemo >/dev/null
 serve demo /usr/lib/demo/libdemo.so
-serve second@a.b /usr/lib/demo/libdemo.so
+serve second@a.b /usr/lib/second/libdemo.so
 serve other
-mkdir -p "$cgroup/x.scope" && LD_PRELOAD=/usr/lib/demo/libdemo.so sleep 1000 & # as in a container, no service
+serve container.scope/inner /usr/lib/demo/libdemo.so
 answers "none: no allowed update is pending, and nothing runs with replaced files"
 add Debian-Security libdemo 1.1
 publish

@@ -104,7 +104,7 @@ files_of() { dpkg-query -L "$@" 2>/dev/null || true; }
 kernel_package() { REPLY=$(dpkg-query -W -f '${Version}' "linux-image-$1" 2>/dev/null); }
 
 is_interrupted() {
-  compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || dpkg-query -W -f '${db:Status-Status}\n' | grep -qE '^(half-|unpacked)'
+  compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || dpkg-query -W -f '${db:Status-Status}\n' | grep -E '^(half-|unpacked)' >/dev/null
 }
 
 # find_block: REPLY is why updates cannot be installed now. What an attempt of ours has left is no reason.
