@@ -276,7 +276,7 @@ e2e: image ## run the end-to-end suite on real systemd nodes (needs root) or the
 	if [ -z "$${SKYHOOK_E2E_CLUSTER:-}$${KUBECONFIG:-}" ]; then \
 	  export SKYHOOK_E2E_CLUSTER=e2e; \
 	  cluster down; trap 'cluster down' EXIT; \
-	  cluster up --nodes n1,n2,n3,n4,n5,n6 --apiserver-proxy; \
+	  cluster up --nodes n1,n2,n3,n4,n5,n6 --trixie n5,n6 --apiserver-proxy; \
 	fi; \
 	cd test/e2e; \
 	SKYHOOK_E2E_IMAGES=$(CURDIR)/dist/images go test -count=1 -timeout 60m -p 1 -v $(if $(SHORT),-short) \

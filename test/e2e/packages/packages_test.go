@@ -25,7 +25,11 @@ type host struct {
 
 func newHost(t *testing.T, skyhook string) host {
 	t.Helper()
-	node := cluster.ShareInterruptibleNodes(t, 1)[0]
+	return labelHost(t, skyhook, cluster.ShareInterruptibleNodes(t, 1)[0])
+}
+
+func labelHost(t *testing.T, skyhook, node string) host {
+	t.Helper()
 	cluster.Label(t, "e2e="+skyhook, node)
 	return host{T: t, node: node, skyhook: skyhook}
 }

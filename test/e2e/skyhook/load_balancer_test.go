@@ -142,10 +142,11 @@ spec:
 	spec := "\n  nodeMarks: {marks: [Conditions, ExcludeFromLoadBalancers, DisableScaleDown, DoNotDisrupt, Description]}\n  drainConfig: {loadBalancerDelay: 15s}"
 	cluster.Apply(t, suite.Manifest(name, spec, interruptingPackage("{type: service, services: [cron]}")))
 	requireListed("the held node has left the list of the load balancer", false)
-	held := cluster.Kubectl(t, "get", "node", n, "-o", `jsonpath={.spec.unschedulable} {.metadata.annotations.karpenter\.sh/do-not-disrupt} {.status.conditions[?(@.type=="DrainInProgress")].status}`)
-	pod := cluster.Kubectl(t, "get", "pod", "balanced", "-o", "jsonpath={.metadata.deletionTimestamp}")
-	if held != "true true True" || pod != "" {
-		t.Errorf("while load balancers have time, the node is %q, and the pod leaves at %q", held, pod)
+	// The conditions are written after the node, and the service controller may be faster.
+	cluster.EventuallyPrints(t, "the held node says so", func(held string) bool { return held == "true true True" }, "get", "node", n, "-o",
+		`jsonpath={.spec.unschedulable} {.metadata.annotations.karpenter\.sh/do-not-disrupt} {.status.conditions[?(@.type=="DrainInProgress")].status}`)
+	if pod := cluster.Kubectl(t, "get", "pod", "balanced", "-o", "jsonpath={.metadata.deletionTimestamp}"); pod != "" {
+		t.Errorf("while load balancers have time, the pod leaves at %q", pod)
 	}
 	cluster.WaitComplete(t, name)
 	requireListed("the released node is in the list of the load balancer again", true)
