@@ -129,7 +129,7 @@ func parseTemplates() map[string]*template.Template {
 	functions := template.FuncMap{
 		"states": func() any { return view.States }, "stateOf": view.StateOf, "driftState": func() view.State { return view.StateDrifted },
 		"rolloutPath": rolloutPath, "clock": formatClock, "at": formatTime, "unix": formatUnix, "percent": percent, "nodes": countNodes,
-		"plotOf": newPlot, "axisOfNode": newNodeAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords,
+		"plotOf": newPlot, "axisOfNode": newNodeAxis, "axisOfDay": newDayAxis, "chartsOf": newCharts, "graphOf": newGraph, "eventWords": eventWords, "needsOf": newNeeds,
 		"sum": func(a, b int) int { return a + b },
 		"groupings": func(labels []string) []string {
 			return append([]string{byCompartment, byRollout, byZone, byNothing}, labels...)

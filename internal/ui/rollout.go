@@ -43,6 +43,26 @@ func (s *Server) serveRollout(w http.ResponseWriter, r *http.Request) {
 	write(w, r, http.StatusOK, page)
 }
 
+// needPart is a part of the bar of what nodes need.
+type needPart struct {
+	Answer, Class, From, Width string
+	Nodes                      int
+}
+
+// newNeeds returns the parts of the bar of what nodes need, the least first.
+func newNeeds(needs []view.NodeNeed) (out []needPart) {
+	all, before := 0, 0
+	for _, n := range needs {
+		all += len(n.Nodes)
+	}
+	for _, n := range needs {
+		class := map[string]string{"none": "complete", "blocked": "failed", "reboot": "rebooting", "all": "rebooting"}[n.Answer]
+		out = append(out, needPart{Answer: n.Answer, Class: cmp.Or(class, "working"), From: percent(before, all), Width: percent(len(n.Nodes), all), Nodes: len(n.Nodes)})
+		before += len(n.Nodes)
+	}
+	return out
+}
+
 // plotHeight is the height of the plot in its own coordinates; the width is 1000.
 const plotHeight = 200
 

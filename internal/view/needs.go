@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/output"
 	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/report"
@@ -22,6 +23,9 @@ type NodeNeed struct {
 	Reason string   `json:"reason"` // on the first of them
 }
 
+// Names are the nodes, for people.
+func (n NodeNeed) Names() string { return output.List(n.Nodes, 6) }
+
 // listNeeds returns what the nodes of a rollout need, the least first. Nodes of which no package has said anything are left out.
 func (v *Cluster) listNeeds(r *rollout.Rollout) (out []NodeNeed) {
 	hook := v.SkyhookOf(r)
@@ -29,7 +33,8 @@ func (v *Cluster) listNeeds(r *rollout.Rollout) (out []NodeNeed) {
 		return nil
 	}
 	current := v.Compiled.Skyhook(hook)
-	for _, t := range r.Targets {
+	byName := slices.SortedFunc(slices.Values(r.Targets), func(a, b *rollout.Target) int { return strings.Compare(a.Node, b.Node) })
+	for _, t := range byName {
 		n := v.Objects.Node(t.Node)
 		if n == nil {
 			continue

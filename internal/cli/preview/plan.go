@@ -106,7 +106,7 @@ func formatRolloutPlan(r *view.RolloutPlan, wide bool) string {
 		fmt.Fprintf(&b, "  profile %s\n", r.Profile.Describe())
 	}
 	b.WriteString(formatTimes(r.Times))
-	b.WriteString(formatNeeds(r.Needs))
+	b.WriteString(FormatNeeds(r.Needs))
 	for _, w := range r.Work {
 		b.WriteString("\n" + formatPlanWork(&w))
 	}
@@ -142,14 +142,14 @@ func formatTimes(text string) string {
 	return "  times   " + text + "\n"
 }
 
-// formatNeeds lists what nodes need, as their packages say.
-func formatNeeds(needs []view.NodeNeed) string {
+// FormatNeeds lists what nodes need, as their packages say.
+func FormatNeeds(needs []view.NodeNeed) string {
 	if len(needs) == 0 {
 		return ""
 	}
 	var rows [][]string
 	for _, n := range needs {
-		rows = append(rows, []string{n.Answer, output.Count(len(n.Nodes), "node") + ": " + output.List(n.Nodes, 6), n.Reason})
+		rows = append(rows, []string{n.Answer, output.Count(len(n.Nodes), "node") + ": " + n.Names(), n.Reason})
 	}
 	return "\n" + session.Indent(output.FormatTable([]string{"NEED", "NODES", "WHY"}, rows, nil))
 }
