@@ -20,7 +20,7 @@ var checks = []struct {
 	{"internal/controller/", [][]string{{"./internal/controller", "-run", "TestLeaseTerms|TestHolders|TestTwoOperatorsStart|TestTwoInstallations|TestRemovalGuard|TestLeaderWithoutRights"}}},
 	{"internal/cli/preview/", [][]string{{"./internal/cli", "-run", "TestFrom/waves"}}},
 	{"internal/view/", [][]string{{"./internal/view"}, {"./internal/cli", "-run", "TestFrom"}}},
-	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
+	{"internal/agent/", [][]string{{"./internal/agent/delivery", "./internal/agent/host", "./internal/agent/overlay", "./internal/agent/record", "./internal/agent/retain", "./internal/agent/step"}, {"./internal/agent", "-run", "TestStart$|TestScenarios/previous-file"}}},
 }
 
 // worldRuns are random runs of a whole cluster.

@@ -94,6 +94,7 @@ func TestPreflight(t *testing.T) {
 		{"a weaker interrupt", []string{"kernel service a,b"}, strings.ReplaceAll(all, "%", "service a b") + shell},
 		{"the interrupt of the package", []string{"kernel reboot"}, strings.ReplaceAll(all, "%", "reboot") + shell},
 		{"never a stronger one", []string{"kernel none", "shell reboot"}, shell},
+		{"and none where it has none", []string{"kernel none", "shell service a"}, shell},
 		{"the config stage alone", []string{"kernel config"}, "n1 kernel|1.0.0/config\n" + shell},
 		{"a check fails that should not", []string{"kernel none wrong"}, strings.ReplaceAll(all, "%", "reboot") + shell},
 		{"no package has a preflight", nil, strings.ReplaceAll(all, "%", "reboot") + shell},
@@ -157,10 +158,25 @@ func TestPreflightIsRenewed(t *testing.T) {
 	if k := w.check(s); !k.Due.IsZero() {
 		t.Errorf("after an edit it counts until %s", k.Due)
 	}
-	w.ask(s, "kernel apply", "shell apply")
-	w.now = w.now.Add(plan.PreflightAge)
-	if got := w.drive(s); !strings.Contains(got, "interrupt reboot") {
-		t.Errorf("with an old answer it ran %s", got)
+	for what, change := range map[string]func(*testCluster) *v1alpha1.Skyhook{
+		"time": func(w *testCluster) *v1alpha1.Skyhook {
+			w.now = w.now.Add(plan.PreflightAge)
+			return w.skyhooks[0]
+		},
+		"boot": func(w *testCluster) *v1alpha1.Skyhook {
+			w.node("n1").Status.NodeInfo.BootID = "boot-2"
+			w.bumpVersion(w.node("n1"))
+			return w.skyhooks[0]
+		},
+		"definition": func(w *testCluster) *v1alpha1.Skyhook {
+			return w.apply(strings.Replace(askedHook, "image: registry.example/kernel", "image: registry.example/kernel, configMap: {a: b}", 1))
+		},
+	} {
+		w, s := newAskedCluster(t)
+		w.ask(s, "kernel apply", "shell apply")
+		if got := w.drive(change(w)); !strings.Contains(got, "interrupt reboot") {
+			t.Errorf("with an answer of another %s it ran %s", what, got)
+		}
 	}
 }
 
