@@ -38,7 +38,10 @@ func FillSkyhook(spec v1alpha1.SkyhookSpec, p *v1alpha1.DeploymentPolicy, hasPin
 		names = append(names, FieldAvoid) // see Avoid
 	}
 	fill(&names, fieldReboots, &spec.ShareReboots, true)
-	fill(&names, fieldPreflight, &spec.Preflight, true)
+	if spec.Preflight == "" {
+		spec.Preflight = v1alpha1.PreflightAsk
+		names = append(names, fieldPreflight)
+	}
 	if p == nil || p.Spec.Proof == nil {
 		fill(&names, fieldProof, &spec.Proof, Proof)
 	}

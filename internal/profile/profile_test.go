@@ -66,7 +66,7 @@ func TestExplicitWins(t *testing.T) {
 		"drainConfig.order": func(s *v1alpha1.SkyhookSpec) { change(&s.DrainConfig).Order = v1alpha1.DrainTogether },
 		"nodeMarks":         func(s *v1alpha1.SkyhookSpec) { s.NodeMarks = &v1alpha1.NodeMarks{} },
 		"shareReboots":      func(s *v1alpha1.SkyhookSpec) { s.ShareReboots = new(false) },
-		"preflight":         func(s *v1alpha1.SkyhookSpec) { s.Preflight = new(false) },
+		"preflight":         func(s *v1alpha1.SkyhookSpec) { s.Preflight = v1alpha1.PreflightNone },
 		"proof":             func(s *v1alpha1.SkyhookSpec) { s.Proof = &v1alpha1.Proof{} },
 		"rollback":          func(s *v1alpha1.SkyhookSpec) { s.Rollback = &v1alpha1.Rollback{Scope: v1alpha1.RollbackScopeNone} },
 		"drift":             func(s *v1alpha1.SkyhookSpec) { s.Drift = &v1alpha1.Drift{Mode: v1alpha1.DriftNone} },

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -22,7 +21,7 @@ import (
 const driftSlots = 500
 
 func checkLimit(s *v1alpha1.Skyhook) int {
-	if s.Spec.Drift == nil && !ptr.Deref(s.Spec.Preflight, false) {
+	if s.Spec.Drift == nil && s.Spec.Preflight != v1alpha1.PreflightAsk {
 		return 0
 	}
 	return plan.MaxChecks

@@ -24,7 +24,7 @@ kind: Skyhook
 metadata: {name: demo}
 spec:
   nodeSelectors: {matchLabels: {kubernetes.io/hostname: n1}}
-  preflight: true
+  preflight: Ask
   packages:
     kernel: {version: 1.0.0, image: registry.example/kernel, interrupt: {type: reboot}}
     shell: {version: 2.0.0, image: registry.example/shell, dependsOn: {kernel: 1.0.0}}
@@ -219,7 +219,7 @@ func TestPreflightNotAsked(t *testing.T) {
 		t.Errorf("a node is asked that cannot be mounted read-only: %+v", k)
 	}
 	w, _ = newAskedCluster(t)
-	s = w.apply(strings.Replace(askedHook, "preflight: true", "preflight: false", 1))
+	s = w.apply(strings.Replace(askedHook, "preflight: Ask", "preflight: None", 1))
 	if k := w.check(s); k != nil {
 		t.Errorf("it is asked though the Skyhook does not ask: %+v", k)
 	}
@@ -277,7 +277,7 @@ func TestPreflightCheckFails(t *testing.T) {
 // TestPreflightDrift: a package that needed nothing is asked again when nodes are checked for drift, and runs if it is to be repaired.
 func TestPreflightDrift(t *testing.T) {
 	w, s := newAskedCluster(t)
-	s = w.apply(strings.Replace(askedHook, "preflight: true", "preflight: true\n  drift: {every: 10m, mode: Repair}", 1))
+	s = w.apply(strings.Replace(askedHook, "preflight: Ask", "preflight: Ask\n  drift: {every: 10m, mode: Repair}", 1))
 	w.ask(s, "kernel none", "shell none")
 	w.now = w.now.Add(10 * time.Minute)
 	w.ask(s, "kernel none", "shell none")

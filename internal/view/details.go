@@ -32,7 +32,7 @@ func (p Package) Total() int { return p.Complete + p.Working + p.Failed + p.Wait
 // DescribeRollout summarizes one rollout with what a list of all of them leaves out.
 func DescribeRollout(v *Cluster, r *rollout.Rollout) RolloutStatus {
 	s := SummarizeRollout(v, r)
-	s.PerPackage, s.Needs = v.listPackages(r), v.listNeeds(r)
+	s.PerPackage = v.listPackages(r)
 	s.addCounted(v)
 	return s
 }

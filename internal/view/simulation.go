@@ -29,6 +29,7 @@ type SimulatedRollout struct {
 	Waves []simulatedWave `json:"waves"`
 	Left  []reasonCount   `json:"left,omitempty"`
 	Times string          `json:"times,omitempty"` // how long a node takes, and from what that is known
+	Needs []NodeNeed      `json:"needs,omitempty"` // what nodes need, as their packages say
 
 	Progress *Progress `json:"progress"`
 }
@@ -54,7 +55,7 @@ func NewSimulation(v *Cluster, c *Forecast, args []string) *Simulation {
 	s := &Simulation{Now: now, Took: FormatDuration(c.timeline.End.Sub(c.Start)), Complete: !c.isCut, Cut: c.isCut, Rollouts: []SimulatedRollout{}, Steps: []SimulatedStep{}}
 	ends := c.findEnds()
 	for _, r := range v.SelectRollouts(args) {
-		sr := SimulatedRollout{Name: r.Ref, Waves: []simulatedWave{}, Times: v.describeTimes(r)}
+		sr := SimulatedRollout{Name: r.Ref, Waves: []simulatedWave{}, Times: v.describeTimes(r), Needs: v.listNeeds(r)}
 		for _, w := range c.waves[r.Ref] {
 			sw := simulatedWave{wave: w}
 			sw.Group = groupName(r, w.group)

@@ -43,7 +43,6 @@ type RolloutStatus struct {
 	Drains     []DrainStatus       `json:"drains,omitempty"` // of nodes with pods in the way
 	Packages   []string            `json:"packages,omitempty"`
 	PerPackage []Package           `json:"packageProgress,omitempty"` // of one rollout
-	Needs      []NodeNeed          `json:"needs,omitempty"`           // of one rollout: what nodes need, as their packages say
 	Images     []PackageImage      `json:"images,omitempty"`          // with pinImages
 	Revisions  []v1alpha1.Revision `json:"revisions,omitempty"`       // as the operator wrote them last
 	Problem    string              `json:"problem,omitempty"`

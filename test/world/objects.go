@@ -75,7 +75,7 @@ func newSkyhookSpec(random *rand.Rand) content {
 		spec["shareReboots"] = true
 	}
 	if random.IntN(3) == 0 {
-		spec["preflight"] = true
+		spec["preflight"] = "Ask"
 	}
 	return spec
 }

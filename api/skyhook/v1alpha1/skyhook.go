@@ -47,6 +47,16 @@ type SkyhookList struct {
 	Items           []Skyhook `json:"items"`
 }
 
+// PreflightMode says whether packages are asked what a node needs.
+// +kubebuilder:validation:Enum=Ask;None
+type PreflightMode string
+
+// The modes.
+const (
+	PreflightAsk  PreflightMode = "Ask"
+	PreflightNone PreflightMode = "None"
+)
+
 // SkyhookSpec is the desired state of the selected nodes.
 // +kubebuilder:validation:XValidation:rule="!has(self.deploymentPolicy) || self.deploymentPolicy.size() == 0 || !has(self.interruptionBudget) || !(has(self.interruptionBudget.percent) && dyn(self.interruptionBudget.percent) != null || has(self.interruptionBudget.count) && dyn(self.interruptionBudget.count) != null)",fieldPath=".interruptionBudget",message="interruptionBudget and deploymentPolicy exclude each other: remove interruptionBudget, because the policy brings its own budget"
 type SkyhookSpec struct {
@@ -67,11 +77,12 @@ type SkyhookSpec struct {
 	// +optional
 	ShareReboots *bool `json:"shareReboots,omitempty"`
 
-	// preflight has each package that has a preflight say before a node's turn how much of its work the node needs. A node that
-	// needs nothing is neither cordoned nor drained, and the weakest interrupt that suffices is used: never a stronger one than
-	// that of the package. Default false: all stages and interrupts run. Default true with profile Recommended.
+	// preflight says whether each package that has a preflight is asked before a node's turn how much of its work the node needs:
+	// Ask, or None, with which all stages and interrupts run. A node that needs nothing is neither cordoned nor drained, and the
+	// weakest interrupt that suffices is used: never a stronger one than that of the package. Default None. Default Ask with
+	// profile Recommended.
 	// +optional
-	Preflight *bool `json:"preflight,omitempty"`
+	Preflight PreflightMode `json:"preflight,omitempty"`
 
 	// podNonInterruptLabels selects pods, in any namespace, that are never evicted: a package with an interrupt waits
 	// until none of them is running or pending on the node. Default empty, which selects no pod.

@@ -1456,11 +1456,6 @@ func (in *SkyhookSpec) DeepCopyInto(out *SkyhookSpec) {
 		*out = new(bool)
 		**out = **in
 	}
-	if in.Preflight != nil {
-		in, out := &in.Preflight, &out.Preflight
-		*out = new(bool)
-		**out = **in
-	}
 	in.PodNonInterruptLabels.DeepCopyInto(&out.PodNonInterruptLabels)
 	in.NodeSelectors.DeepCopyInto(&out.NodeSelectors)
 	if in.DeploymentPolicyOptions != nil {

@@ -83,7 +83,6 @@ func FormatRolloutDetails(s *view.RolloutStatus, p *output.Printer, wide bool) s
 	if s.Expected != nil {
 		fmt.Fprintf(&b, "  expected  complete at %s, in %s\n  times     %s\n", s.Expected.Format("2006-01-02 15:04 MST"), s.Left, s.Times)
 	}
-	b.WriteString(preview.FormatNeeds(s.Needs))
 	b.WriteString(preview.FormatImages(s.Images))
 	b.WriteString(formatGroups(s, p, wide))
 	if len(s.Working) > 0 {

@@ -106,7 +106,7 @@ func formatRolloutPlan(r *view.RolloutPlan, wide bool) string {
 		fmt.Fprintf(&b, "  profile %s\n", r.Profile.Describe())
 	}
 	b.WriteString(formatTimes(r.Times))
-	b.WriteString(FormatNeeds(r.Needs))
+	b.WriteString(formatNeeds(r.Needs))
 	for _, w := range r.Work {
 		b.WriteString("\n" + formatPlanWork(&w))
 	}
@@ -142,8 +142,8 @@ func formatTimes(text string) string {
 	return "  times   " + text + "\n"
 }
 
-// FormatNeeds lists what nodes need, as their packages say.
-func FormatNeeds(needs []view.NodeNeed) string {
+// formatNeeds lists what nodes need, as their packages say.
+func formatNeeds(needs []view.NodeNeed) string {
 	if len(needs) == 0 {
 		return ""
 	}

@@ -158,6 +158,7 @@ func formatSimulatedRollout(r *view.SimulatedRollout, maxWaves int) string {
 	kind, name := r.Name.Kind, r.Name.Path()
 	fmt.Fprintf(&b, "%s %s: %s in %s\n", kind, name, output.Count(nodes, "node"), output.Count(len(r.Waves), "wave"))
 	b.WriteString(formatTimes(r.Times))
+	b.WriteString(formatNeeds(r.Needs))
 	if len(rows) > 0 {
 		b.WriteString("\n" + session.Indent(output.FormatTable([]string{"WAVE", "BEGINS", "ENDS", "COMPARTMENT", "NODES"}, rows, nil)))
 	}

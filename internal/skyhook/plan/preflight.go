@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
@@ -25,7 +24,7 @@ const (
 )
 
 // Asks reports whether packages may say how much of their work nodes need.
-func (f *Facts) Asks() bool { return ptr.Deref(f.Skyhook.Spec.Preflight, false) && !f.Deleting }
+func (f *Facts) Asks() bool { return f.Skyhook.Spec.Preflight == v1alpha1.PreflightAsk && !f.Deleting }
 
 // findSilent returns the definitions that have no preflight, as the nodes that were asked say.
 func (f *Facts) findSilent(nodes []*node.Node) map[string]bool {

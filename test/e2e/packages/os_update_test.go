@@ -58,7 +58,7 @@ func TestOsUpdate(t *testing.T) {
 		boots[n] = cluster.BootID(t, n)
 	}
 	cluster.Label(t, "e2e="+name, nodes...)
-	manifest := suite.Manifest(name, "\n  preflight: true\n  interruptionBudget: {count: 3}", `
+	manifest := suite.Manifest(name, "\n  preflight: Ask\n  interruptionBudget: {count: 3}", `
     os-update:
       version: 1.0.0
       image: `+suite.PackageRepository+`os-update

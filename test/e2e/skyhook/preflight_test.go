@@ -74,7 +74,7 @@ func TestPreflight(t *testing.T) {
 	selectNodes(t, name, nodes...)
 	cluster.Exec(t, nodes[0], "echo new > /etc/e2e-least; rm -f /var/log/e2e-least")
 	cluster.Exec(t, nodes[1], "rm -f /etc/e2e-least /var/log/e2e-least")
-	manifest := suite.Manifest(name, "\n  preflight: true", `
+	manifest := suite.Manifest(name, "\n  preflight: Ask", `
     least:
       version: 1.0.0
       image: `+suite.PackageRepository+`least
