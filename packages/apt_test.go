@@ -4,6 +4,7 @@
 package packages
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 )
 
 // TestRealApt runs os-update with the apt and dpkg of Debian roots: testdata/apt/*.sh are scenarios in namespaces of their own, with
-// repositories, processes of services and a preflight that cannot write.
+// repositories, processes of services and the agent, which runs the preflight with the rights of its pod.
 func TestRealApt(t *testing.T) {
 	requireRoot(t)
 	if testing.Short() {
@@ -23,6 +24,12 @@ func TestRealApt(t *testing.T) {
 	scenarios, err := filepath.Glob("testdata/apt/*.sh")
 	if err != nil || len(scenarios) < 3 {
 		t.Fatal(scenarios, err)
+	}
+	program := filepath.Join(t.TempDir(), "skyhook-agent")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/skyhook-agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the agent: %v\n%s", err, out)
 	}
 	for _, release := range []string{"bookworm", "trixie"} {
 		t.Run(release, func(t *testing.T) {
@@ -38,7 +45,7 @@ func TestRealApt(t *testing.T) {
 				}
 				t.Run(name, func(t *testing.T) {
 					cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child",
-						"bash", "testdata/apt/run.sh", root, t.TempDir(), "os-update", name)
+						"bash", "testdata/apt/run.sh", root, t.TempDir(), "os-update", name, program)
 					if out, err := cmd.CombinedOutput(); err != nil {
 						t.Errorf("%v\n%s", err, out)
 					}

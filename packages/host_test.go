@@ -103,12 +103,17 @@ func newHost(root, flavor string, without []string) (host, error) {
 	if err := unix.Mknod(h.path("dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 		return h, fmt.Errorf("making /dev/null: %w", err)
 	}
+	// The steps of a preflight run as nobody.
+	if err := errors.Join(os.Chmod(h.path("dev/null"), 0o666), os.Chmod(h.path("tmp"), 0o777|os.ModeSticky)); err != nil {
+		return h, err
+	}
 	if err := errors.Join(h.addTools(without), h.fillRepository()); err != nil {
 		return h, err
 	}
 	files := map[string]string{"/etc/os-release": release, "/stub/calls": "", "/proc/cmdline": firstBoot + "\n",
 		"/proc/version": "Linux version 6.1.0-1-amd64 (builder@example) (gcc) #1 SMP PREEMPT_DYNAMIC\n",
-		"/proc/stat":    fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Add(-time.Hour).Unix())}
+		"/proc/stat":    fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Add(-time.Hour).Unix()),
+		"/proc/uptime":  "3600.00 1.00\n", "/proc/1/cgroup": "0::/init.scope\n"}
 	for name, value := range kernelDefaults {
 		files["/proc/sys/"+name] = value + "\n"
 	}

@@ -14,7 +14,7 @@ apt-get -q -y install demo other >/dev/null
 perl -e 'use Fcntl; open(F, "+<", "/var/lib/dpkg/lock-frontend"); $l = pack("s s l! l! i", F_WRLCK, 0, 0, 0, 0); fcntl(F, F_SETLK, $l) or die; sleep 1000' &
 holder=$!
 sleep 0.5
-answers "blocked: perl ($holder) holds /var/lib/dpkg/lock-frontend" "none: no allowed update is pending, and nothing runs with replaced files"
+answers "blocked: perl ($holder) holds /var/lib/dpkg/lock-frontend"
 kill $holder
 
 # An update is interrupted while its package is half configured.

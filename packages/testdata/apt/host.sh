@@ -53,14 +53,16 @@ kernel() {
   mountpoint -q /proc/version || mount --bind /version /proc/version
 }
 
-# serve SERVICE [LIBRARY] starts a process of a service, mapping a library.
+# serve SERVICE FOLDER COMMAND… starts a process of a service, with the libraries of a folder. A grep of it waits for its input.
 serve() {
   local leaf=$cgroup/$1.service
   mkdir -p "$leaf"
-  LD_PRELOAD=${2:-} sleep 1000 >/dev/null 2>&1 &
+  [ -p /input ] || mkfifo /input
+  sleep 0.2 # what changes at the same moment counts as later
+  LD_LIBRARY_PATH=$2 "${@:3}" <>/input >/dev/null 2>&1 &
   echo $! >"$leaf/cgroup.procs"
   disown
-  sleep 0.2
+  sleep 0.3
 }
 
 stop() { kill_all "$cgroup/$1.service"; }
@@ -71,16 +73,23 @@ step() {
   bash "$SKYHOOK_DIR/skyhook_dir/$1.sh" >/tmp/said 2>&1
 }
 
-# look runs preflight as its pod does: nothing can be written but a private /tmp, with three capabilities and no network.
+# look lets the agent ask the package as in its pod: the root of the host is read-only but for a private /tmp, and the namespaces are others.
+# It prints the answer, and then what was said.
 # shellcheck disable=SC2016 # the inner shell expands it
 look() {
-  unshare --mount --net bash -euc '
-    mount -t tmpfs tmpfs /tmp
-    mkdir /tmp/skyhook && cp -r /package/. /tmp/skyhook
-    mount -o remount,bind,ro /
-    export SKYHOOK_DIR=/tmp/skyhook SKYHOOK_ANSWER=/tmp/answer SKYHOOK_PREFLIGHT=true
-    setpriv --bounding-set=-all,+dac_read_search,+sys_ptrace,+sys_chroot --inh-caps=-all bash "$SKYHOOK_DIR/skyhook_dir/preflight.sh" >&2
-    cat /tmp/answer' 2>/tmp/said
+  mkdir -p /pod
+  rm -f /tmp/message
+  unshare --mount --net --ipc --pid --fork --kill-child bash -euc '
+    mount --rbind / /pod
+    while read -r _ _ _ _ at _; do
+      case $at in /pod | /pod/*) mount -o remount,bind,ro "$at" ;; esac
+    done </proc/self/mountinfo
+    mount -t tmpfs -o mode=1777 tmpfs /pod/tmp
+    export SKYHOOK_DATA_DIR=/package SKYHOOK_RESOURCE_ID=demo-uid-1_os-update_1.0.0 SKYHOOK_TERMINATION_LOG=/tmp/message
+    setpriv --no-new-privs --bounding-set=-all,+dac_read_search,+kill,+setgid,+setuid,+sys_chroot --inh-caps=-all \
+      /scenario/skyhook-agent preflight /pod /tmp/skyhook/os-update' >/tmp/said 2>&1 || return
+  sed -nE 's/.*"preflight":\{"answer":"([^"]*)"(,"services":\[([^]]*)\])?,"reason":"([^"]*)"(,"wrong":(true))?.*/\1 \3: \4\6/p' /tmp/message |
+    sed 's/"//g; s/ : /: /; s/true$/, and this is wrong/'
 }
 
 fail() {

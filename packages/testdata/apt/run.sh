@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Skyhook authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh ROOT WORK PACKAGE SCENARIO runs a scenario in namespaces of its own, on a throw-away copy of a Debian root.
+# run.sh ROOT WORK PACKAGE SCENARIO AGENT runs a scenario in namespaces of its own, on a throw-away copy of a Debian root.
 set -euo pipefail
 host=$2/host
 mkdir -p "$2"/{upper,work,host}
@@ -12,7 +12,7 @@ mount -t proc proc "$host/proc"
 mount --rbind /dev "$host/dev"
 mkdir -p "$host/package" "$host/scenario" "$host/cgroup"
 cp -r "$3/." "$host/package"
-cp "${0%/*}"/*.sh "$host/scenario"
+cp "${0%/*}"/*.sh "$5" "$host/scenario"
 mount -t cgroup2 none "$host/cgroup"
 cd "$host" # processes name files from the root of their mounts, so that a chroot would not do
 mkdir -p old

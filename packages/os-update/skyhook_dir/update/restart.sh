@@ -5,6 +5,8 @@
 # restart.sh finds what runs with a kernel or with files that have been replaced, by what needrestart goes by.
 # shellcheck disable=SC2034,SC2154 # the parts of this package share their variables
 set -euo pipefail
+# shellcheck source=/dev/null # it is checked by itself
+. "${0%/*}/update/guess.sh"
 
 # Nothing but a reboot restarts these without harm.
 boot_only='^(dbus|dbus-.*|NetworkManager|networking|wpa_supplicant|frr|bird)$'
@@ -47,10 +49,15 @@ find_old_kernel() {
   REPLY="kernel $release runs as it was before $newest of its package was installed"
 }
 
-# mapped prints PID FILE for the programs and libraries that processes run; FILE ends with " (deleted)" if it was replaced.
-mapped() {
-  { grep -HE '^[^ ]+ ..x' /proc/[0-9]*/maps 2>/dev/null || true; } |
-    sed -nE 's#^/proc/([0-9]+)/maps:[^/]* (/(usr|lib|lib64|bin|sbin|opt)/.*)$#\1 \2#p' | sort -u
+# find_mapped writes PID FILE to the file mapped, for the programs and libraries that processes run; FILE ends with " (deleted)" if it was
+# replaced.
+find_mapped() {
+  [ ! -f "$scratch/mapped" ] || return 0
+  if { : </proc/1/maps; } 2>/dev/null; then
+    { grep -HE '^[^ ]+ ..x' /proc/[0-9]*/maps 2>/dev/null || true; } | sed -E 's#^/proc/([0-9]+)/maps:[^/]* /#\1 /#'
+  else
+    guess_mapped
+  fi | sed -nE '/^[0-9]+ \/(usr|lib|lib64|bin|sbin|opt)\//p' | sort -u >"$scratch/mapped"
 }
 
 # service_of PID: REPLY is the system service that a process belongs to; fails for sessions and containers.
@@ -62,7 +69,7 @@ service_of() {
       REPLY=${BASH_REMATCH[1]}
       return
     fi
-  done <<<"$(cat "/proc/$1/cgroup" 2>/dev/null)"
+  done <<<"$(cat "/proc/$1/cgroup" 2>/dev/null || true)"
   return 1
 }
 
@@ -73,7 +80,7 @@ is_restarted() {
   case $shown in *KillMode=process* | *KillMode=none*) [[ $'\n'$shown$'\n' == *$'\n'"MainPID=$2"$'\n'* ]] ;; esac
 }
 
-# find_services reads lines of mapped: services is which have them open, with one of the files, and boot_services those that need a reboot.
+# find_services reads lines of the file mapped: services is which have them open, with one of the files, and boot_services those that need a reboot.
 find_services() {
   local pid file
   while read -r pid file; do
@@ -89,11 +96,15 @@ find_services() {
 declare -A services=() boot_services=()
 
 # find_stale finds the services that run with files that were replaced.
-find_stale() { find_services <<<"$(mapped | sed -n 's/ (deleted)$//p')"; }
+find_stale() {
+  find_mapped
+  find_services <<<"$(sed -n 's/ (deleted)$//p' "$scratch/mapped")"
+}
 
 # find_future NAME… finds the services that will, once the packages are installed. Hosts link / and /usr, so that /usr is left out.
 find_future() {
+  find_mapped
   files_of "$@" | sed 's#^/usr/#/#' | sort -u >"$scratch/files"
-  mapped | sed -E 's#^([0-9]+) (/usr)?(/.*)$#\3\t\1#' | sort -u >"$scratch/mapped"
-  find_services <<<"$(join -t $'\t' "$scratch/files" "$scratch/mapped" | sed -E 's/^(.*)\t(.*)$/\2 \1/')"
+  sed -E 's#^([0-9]+) (/usr)?(/.*)$#\3\t\1#' "$scratch/mapped" | sort -u >"$scratch/files_mapped"
+  find_services <<<"$(join -t $'\t' "$scratch/files" "$scratch/files_mapped" | sed -E 's/^(.*)\t(.*)$/\2 \1/')"
 }
