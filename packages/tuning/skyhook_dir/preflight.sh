@@ -19,10 +19,15 @@ answer_faults() {
 # answer_service NAME: one that does not run takes its settings when it starts.
 answer_service() {
   service_property "$1" MainPID
-  if [ "${REPLY:-0}" = 0 ]; then answer_faults config; else answer_faults "service $1"; fi
+  if [ "$REPLY" = 0 ]; then answer_faults config; else answer_faults "service $1"; fi
 }
 
 read_config
+for path in "${sysctl_unseen[@]}"; do
+  sysctl_name "$path"
+  fault "a preflight cannot see $REPLY of the host, only its own"
+done
+answer_faults reboot
 sysctl_check
 limits_check
 answer_faults config

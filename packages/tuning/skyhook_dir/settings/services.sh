@@ -8,7 +8,7 @@
 set -euo pipefail
 
 service_names=()
-declare -A service_key=() # by name
+declare -A service_key=() service_unknown=() # by name
 
 # What the kernel calls a limit of systemd, in /proc/PID/limits.
 declare -A limit_title=(
@@ -82,9 +82,13 @@ services_apply() {
   fi
 }
 
-# service_property NAME PROPERTY: REPLY is what systemd says; empty where it does not know.
+# service_property NAME PROPERTY: REPLY is what systemd says; empty where it does not know, and a fault where it cannot be asked.
 service_property() {
-  REPLY=$(systemctl show -p "$2" "$1.service") || REPLY=
+  if ! REPLY=$(systemctl show -p "$2" "$1.service"); then
+    REPLY=
+    [ -n "${service_unknown[$1]+x}" ] || fault "systemctl show cannot ask systemd about $1.service"
+    service_unknown[$1]=yes
+  fi
   REPLY=${REPLY#"$2="}
 }
 
@@ -211,9 +215,12 @@ services_check_running() {
   local name pid limit hard line got
   for name in "${service_names[@]}"; do
     service_property "$name" MainPID
-    pid=${REPLY:-0}
-    if [ "$pid" = 0 ] || [ ! -r "/proc/$pid/limits" ]; then
+    pid=$REPLY
+    if [ "$pid" = 0 ]; then
       say "$name.service does not run"
+      continue
+    elif [ -z "$pid" ] || [ ! -r "/proc/$pid/limits" ]; then
+      fault "what $name.service runs with cannot be read"
       continue
     fi
     service_file "$name"

@@ -11,6 +11,7 @@ sysctl_own=/etc/sysctl.d/$mark.conf
 sysctl_late=/etc/sysctl.d/$late.conf
 
 sysctl_paths=()                                       # wanted, in order
+sysctl_unseen=()                                      # wanted, and not to be seen here
 declare -A sysctl_wanted=() sysctl_optional=()        # by path
 declare -A boot_value=() boot_file=() boot_others=()  # what files say, by path
 boot_patterns=() boot_pattern_values=() boot_pattern_files=()
@@ -33,6 +34,16 @@ sysctl_name() {
   REPLY=${1//./$'\n'}
   REPLY=${REPLY//\//.}
   REPLY=${REPLY//$'\n'//}
+}
+
+# sysctl_is_hidden PATH: a preflight has a network, IPC and processes of its own, and would see their value and not the host's.
+sysctl_is_hidden() {
+  [ "${SKYHOOK_PREFLIGHT:-}" = true ] || return 1
+  case $1 in
+  net/* | kernel/sem* | kernel/shm* | kernel/msg* | kernel/auto_msgmni | fs/mqueue/*) ;;
+  kernel/hostname | kernel/domainname | kernel/pid_max | kernel/ns_last_pid | vm/memfd_noexec) ;;
+  *) [[ ${1%%/*} == *[*?]* ]] ;; # it may stand for one of them
+  esac
 }
 
 # sysctl_running PATH: REPLY is the kernel's value; fails if it cannot be read.
@@ -106,6 +117,10 @@ sysctl_read() {
       case $pass:$path in patterns:*[*?]*) ;; names:*[*?]*) continue ;; patterns:*) continue ;; esac
       found=false
       while IFS= read -r path; do
+        if sysctl_is_hidden "$path"; then
+          sysctl_unseen+=("$path") found=true
+          continue
+        fi
         [ -f "/proc/sys/$path" ] || continue
         found=true
         [ -n "${sysctl_wanted[$path]+x}" ] || sysctl_paths+=("$path")
@@ -121,6 +136,10 @@ sysctl_read() {
 
 # sysctl_matches PATTERN prints the paths that a path with * and ? stands for.
 sysctl_matches() {
+  if sysctl_is_hidden "$1"; then
+    printf '%s\n' "$1"
+    return
+  fi
   case $1 in
   *[*?]*) (cd /proc/sys && compgen -G "$1") || true ;;
   *) printf '%s\n' "$1" ;;
