@@ -227,8 +227,8 @@ func TestPreflightNotAsked(t *testing.T) {
 
 // TestPreflightSilent: a package without a preflight is asked on the first node alone.
 func TestPreflightSilent(t *testing.T) {
-	w, s := newAskedCluster(t)
-	s = w.apply(strings.Replace(askedHook, "{matchLabels: {kubernetes.io/hostname: n1}}", "{}", 1))
+	w, _ := newAskedCluster(t)
+	s := w.apply(strings.Replace(askedHook, "{matchLabels: {kubernetes.io/hostname: n1}}", "{}", 1))
 	w.ask(s)
 	second := w.addNode("n2")
 	second.Status.RuntimeHandlers = w.node("n1").Status.RuntimeHandlers
@@ -276,8 +276,8 @@ func TestPreflightCheckFails(t *testing.T) {
 
 // TestPreflightDrift: a package that needed nothing is asked again when nodes are checked for drift, and runs if it is to be repaired.
 func TestPreflightDrift(t *testing.T) {
-	w, s := newAskedCluster(t)
-	s = w.apply(strings.Replace(askedHook, "preflight: Ask", "preflight: Ask\n  drift: {every: 10m, mode: Repair}", 1))
+	w, _ := newAskedCluster(t)
+	s := w.apply(strings.Replace(askedHook, "preflight: Ask", "preflight: Ask\n  drift: {every: 10m, mode: Repair}", 1))
 	w.ask(s, "kernel none", "shell none")
 	w.now = w.now.Add(10 * time.Minute)
 	w.ask(s, "kernel none", "shell none")

@@ -243,12 +243,8 @@ func (f *Facts) ReadAnswers(t *Target, pod *corev1.Pod) map[string]node.Answer {
 			delete(working, asked[key].Package.Name)
 		}
 	}
-	byName := map[string]*Definition{}
-	for _, def := range f.Packages {
-		byName[def.Package.Name] = def
-	}
-	WalkDependencies(SortedNames(byName), func(name string) []string { return byName[name].DependenciesAmong(byName) }, func(name string, dependencies []string) {
-		key := byName[name].Key()
+	WalkDependencies(SortedNames(f.Packages), func(name string) []string { return f.Packages[name].DependenciesAmong(f.Packages) }, func(name string, dependencies []string) {
+		key := f.Packages[name].Key()
 		a, isAsked := out[key]
 		for _, on := range dependencies {
 			if isAsked && working[on] && a.Answer != "" && a.Answer != pack.AnswerBlocked {

@@ -27,7 +27,6 @@ func (r Recorder) recordAnswers(a rollout.Action, n *node.Node) (node.Edit, erro
 		return node.Edit{}, nil
 	}
 	e := EditRecord(r.Facts, n, func(state v1alpha1.NodeState, rec *node.SkyhookRecord) {
-		rec.Preflight = maps.Clone(rec.Preflight)
 		if rec.Preflight == nil {
 			rec.Preflight = map[string]node.Answer{}
 		}
@@ -70,7 +69,6 @@ func isRecorded(answers, recorded map[string]node.Answer) bool {
 func runAgain(st *plan.Step, state v1alpha1.NodeState, rec *node.SkyhookRecord) {
 	answer := rec.Preflight[st.Key]
 	answer.Wrong, answer.Reason = true, "a check of stage "+string(st.Stage)+" failed; it had said "+string(answer.Answer)+": "+answer.Reason
-	rec.Preflight = maps.Clone(rec.Preflight)
 	rec.Preflight[st.Key] = answer
 	entry := state[st.Key]
 	entry.Stage, entry.State, entry.Restarts = v1alpha1.StageApply, v1alpha1.StateInProgress, 0
@@ -80,10 +78,6 @@ func runAgain(st *plan.Step, state v1alpha1.NodeState, rec *node.SkyhookRecord) 
 
 // completePackage records that a package is as it should be, and replaces its other versions.
 func completePackage(key string, def *plan.Definition, state v1alpha1.NodeState, rec *node.SkyhookRecord, n *node.Node) {
-	p := &node.PackageRecord{}
-	if before := rec.Packages[key]; before != nil {
-		*p = *before
-	}
 	maps.DeleteFunc(state, func(other string, e v1alpha1.PackageStatus) bool { return e.Name == def.Package.Name && other != key })
 	entry := v1alpha1.PackageStatus{
 		Name: def.Package.Name, Version: string(def.Package.Version), Image: def.Package.Image, ContainerSHA: def.Package.ContainerSHA,
@@ -93,9 +87,9 @@ func completePackage(key string, def *plan.Definition, state v1alpha1.NodeState,
 		entry.Stage = before.Stage
 	}
 	state[key] = entry
-	*p = node.PackageRecord{At: node.Position(entry), Hash: def.Hash, Config: def.Config, Boot: n.BootID, Generation: p.Generation, Done: p.Done, Refuses: p.Refuses}
-	if rec.Packages == nil {
-		rec.Packages = map[string]*node.PackageRecord{}
+	p := &node.PackageRecord{At: node.Position(entry), Hash: def.Hash, Config: def.Config, Boot: n.BootID}
+	if before := rec.Packages[key]; before != nil {
+		p.Generation, p.Done, p.Refuses = before.Generation, before.Done, before.Refuses
 	}
 	rec.Packages[key] = p
 }

@@ -51,10 +51,11 @@ func (r Renderer) addPreflight(spec *corev1.PodSpec, key string, def *plan.Defin
 	tmp := corev1.Volume{Name: plan.SafeName(63, "tmp", key), VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	addVolume(spec, tmp)
 	writable := corev1.VolumeMount{Name: tmp.Name, MountPath: plan.RootMount + privateTmp}
-	timeout := []corev1.EnvVar{{Name: pack.EnvStageTimeout, Value: min(r.Facts.DeadlineOf(st), plan.PreflightTimeout).String()}}
-	if r.Facts.DeadlineOf(st) == 0 {
-		timeout[0].Value = plan.PreflightTimeout.String()
+	limit := plan.PreflightTimeout
+	if own := r.Facts.DeadlineOf(st); own > 0 {
+		limit = min(limit, own)
 	}
+	timeout := []corev1.EnvVar{{Name: pack.EnvStageTimeout, Value: limit.String()}}
 	look := corev1.Container{
 		Name: name, Image: r.agentImage(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: readingContext("DAC_READ_SEARCH", "KILL", "SETGID", "SETUID", "SYS_CHROOT"), Resources: driftResources(def.Package.Resources),
 		Args: []string{string(pack.ModePreflight), plan.RootMount, dir}, Env: r.packageEnv(st, &planned, timeout),
