@@ -74,6 +74,7 @@ func stoppedSample(now time.Time) skyhookSample {
 			Stages: map[v1alpha1.Stage]int{v1alpha1.StageConfig: 3, v1alpha1.StagePostInterrupt: 6},
 		}},
 		drifted:         map[string]int{"tuning": 2},
+		answers:         map[string]map[string]int{"tuning": {"none": 6, "wrong": 1}},
 		waiting:         map[rollout.Reason]int{rollout.ReasonStopped: 2, rollout.ReasonStageFailed: 3},
 		oldestAdmission: now.Add(-90 * time.Second),
 		drains: newDrainSample(rollout.Report{Draining: []rollout.Drained{
@@ -264,6 +265,8 @@ var everyValue = []string{
 	"skyhook_package_state_count{tuning,1.1.0,demo,erroring} 5",
 	"skyhook_passes_total{error} 1",
 	"skyhook_passes_total{ok} 2",
+	"skyhook_preflight_nodes{none,tuning,demo} 6",
+	"skyhook_preflight_nodes{wrong,tuning,demo} 1",
 	"skyhook_reaction_seconds{} 0.5 in 1",
 	"skyhook_reboots_total{} 1",
 	"skyhook_request_reaction_seconds{} 0.25 in 1",

@@ -72,6 +72,7 @@ func everyMetric(t *testing.T) map[string]bool {
 	plan := engine.Decide(s)
 	hook := &v1alpha1.Skyhook{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
 	one := newSample(hook, compiled[0], compiled[0].Status(plan.Reports[0], plan.Groups), plan.Reports[0])
+	one.answers = map[string]map[string]int{"tuning": {"none": 1}}
 	one.waiting[rollout.ReasonBudget], one.drains.left[rollout.ReasonPodLeaving] = 1, 1
 	op := runningNodeOp(s.Now)
 	b.publish(&cluster.Objects{Lists: cluster.Lists{Upgrades: []*opv1.NodeOpUpgrade{{}}}}, []skyhookSample{one}, []nodeOpSample{op}, plan.Groups, s.Now)

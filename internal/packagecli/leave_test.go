@@ -32,7 +32,7 @@ if (true <&3) 2>/dev/null; then out "a file that the person had open"; fi
 read -ra stat </proc/self/stat
 if [ -e /dev/tty ] || [ "${stat[6]}" != 0 ]; then out "the terminal ${stat[6]}"; fi
 for set in Prm Eff Bnd; do
-  if ! grep -q "^Cap$set:	00000000a00405fb$" /proc/self/status; then out "capabilities $(grep "^Cap$set" /proc/self/status)"; fi
+  if ! grep -q "^Cap$set:	00000000a00405ff$" /proc/self/status; then out "capabilities $(grep "^Cap$set" /proc/self/status)"; fi
 done
 if ! grep -q '^Seccomp:	2$' /proc/self/status; then out "system calls are not filtered"; fi
 for file in kcore keys sysrq-trigger; do
