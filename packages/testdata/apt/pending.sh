@@ -34,6 +34,7 @@ printf 'Package: pinned\nPin: release o=Foreign\nPin-Priority: 995\n' >/etc/apt/
 add Foreign pinned 5.0
 publish
 key held <<<'kep*'
+chmod 600 /etc/apt/sources.list /etc/apt/preferences.d/pinned /var/lib/apt/lists/*Packages /var/lib/dpkg/status
 answers "apply: 3 allowed updates pending: added, demo, old"
 says "warning: apt keeps back texts"
 fails update_check

@@ -26,7 +26,7 @@ add_file() {
 find_libraries() {
   local file time path folder
   find /usr /lib /lib32 /lib64 /opt \( -path /usr/lib/modules -o -path /lib/modules \) -prune -o \
-    \( -name '*.so' -o -name '*.so.[0-9]*' \) ! -type d -exec stat -L -c '%d:%i %.2Z %n' {} + >"$scratch/libraries" 2>/dev/null || true
+    \( -name '*.so' -o -name '*.so.[0-9]*' \) ! -name '*.gz' ! -type d -exec stat -L -c '%d:%i %.2Z %n' {} + >"$scratch/libraries" 2>/dev/null || true
   while read -r file time path; do
     add_file "$file" "$time" "$path"
     libraries[${path##*/}]+=" $file"

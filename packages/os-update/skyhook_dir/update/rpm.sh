@@ -27,7 +27,53 @@ look() {
   fi
   mkdir -p "$scratch/dnf"
   [ ! -d /var/cache/dnf ] || cp -rsf /var/cache/dnf/. "$scratch/dnf"
-  dnf -q -C --setopt=cachedir="$scratch/dnf" --setopt=logdir="$scratch" check-update "${@:2}"
+  run_dnf -q -C --setopt=cachedir="$scratch/dnf" --setopt=logdir="$scratch" check-update "${@:2}"
+}
+
+# run_dnf: dnf 4 makes a folder in /var/tmp for who is not root, which a preflight cannot, before it reads its options.
+run_dnf() {
+  local first='' program
+  program=$(type -P dnf)
+  { IFS= read -r -n 200 first <"$program" || true; } 2>/dev/null
+  if ((EUID == 0)) || [[ $first != '#!'*python* ]]; then
+    dnf "$@"
+  else
+    ${first#'#!'} -c 'import sys, dnf.const
+dnf.const.TMPDIR = sys.argv.pop(1) + "/"
+from dnf.cli import main
+main.user_main(sys.argv[1:], exit_code=True)' "$scratch" "$@"
+  fi
+}
+
+# ask_zypper ARGUMENT… asks as somebody who is not root.
+ask_zypper() { ZYPPTMPDIR=$scratch zypper --non-interactive --no-refresh "$@"; }
+
+# list_updates ARGUMENT… prints the names of a list of zypper.
+list_updates() {
+  local list
+  list=$(ask_zypper --xmlout "$@") || fail "zypper cannot tell what is pending: ${list:0:300}"
+  { grep -o '<update [^>]*' <<<"$list" || true; } | sed -nE 's/.* name="([^"]*)".*/\1/p' | sort -u
+}
+
+# find_listed: pending is what zypper would install. It simulates for root only, so that what patches need is put together from lists.
+find_listed() {
+  local text name
+  local -a patches=()
+  if [ "${filter[0]}" = patch ]; then
+    text=$(list_updates list-patches "${filter[@]:1}")
+    [ -z "$text" ] || mapfile -t patches <<<"${text//$'\n'/$'\npatch:'}"
+    list_updates list-updates --all >"$scratch/updates"
+    text=
+    if ((${#patches[@]} > 0)); then
+      text=$(ask_zypper info --conflicts "patch:${patches[0]}" "${patches[@]:1}")
+      text=$(sed -nE 's/^(Conflicts *:)? +([^ ]+) < .*/\2/p' <<<"$text" | sed -E 's/\.(noarch|x86_64|i[3-6]86|aarch64|ppc64le|s390x)$//' | sort -u |
+        join - "$scratch/updates")
+    fi
+  else
+    text=$(list_updates list-updates --all "${filter[@]:1}")
+  fi
+  pending=()
+  for name in $text; do is_held "$name" || pending+=("$name newer"); done
 }
 
 refresh() {
@@ -40,6 +86,10 @@ installed() { rpm -qa --queryformat '%{NAME} %{VERSION}-%{RELEASE}.%{ARCH}\n' | 
 # find_pending: pending is what would be installed, as NAME VERSION.
 find_pending() {
   local plan name status=0
+  if [ "$family" = zypper ] && ((EUID != 0)); then
+    find_listed
+    return
+  fi
   plan=$(look "${filter[@]}") || status=$?
   case $family:$status in dnf:0 | dnf:100 | zypper:0 | zypper:10[0-3]) ;; *) fail "$family cannot tell what is pending: ${plan:0:300}" ;; esac
   if [ "$family" = dnf ]; then
