@@ -38,12 +38,15 @@ func (d drainer) holdAndDrain(k *boardTask) bool {
 		return false
 	}
 	if !t.isHeld {
-		if why := d.checkHeld(); why != nil {
-			d.reportVerdict(weightWaiting, rollout.PhaseInFlight, *why)
-			return false
+		waits := d.checkHeld()
+		if waits == nil {
+			waits = t.group.reserve(t)
 		}
-		if full := t.group.reserve(t); full != nil {
-			d.reportVerdict(weightWaiting, rollout.PhaseInFlight, *full)
+		if waits != nil {
+			if t.waitsFirst() {
+				d.plan.lookAt(t) // otherwise the next pass would wait for its pods
+			}
+			d.reportVerdict(weightWaiting, rollout.PhaseInFlight, *waits)
 			return false
 		}
 		t.isHeld = true
