@@ -64,7 +64,7 @@ func TestWrongUse(t *testing.T) {
 		{"up --nodes 999999999", "--nodes 999999999: at most 200 real ones are possible; ask for simulated ones"},
 		{"up --simulated -3", "-3 simulated nodes: the number must not be negative"},
 		{"up --nodes a --control-plane-node=a", `node "a" is named twice`},
-		{"up --nodes a --trixie b", `Debian 13 for node "b": there is no such node`},
+		{"up --nodes a --trixie b", `node "b", which is to run Debian 13: there is no such node`},
 		{"up --labels node7:a=b", `label a=b: there is no node "node7"`},
 		{"up --api-port 70000", "API port 70000: use 1 to 65535, or 0 for any that is free"},
 		{"up --node-monitor-grace-period=-1s", "a grace period or delay must not be negative"},

@@ -91,7 +91,7 @@ func (s Spec) Check() error {
 	}
 	for _, name := range s.Trixie {
 		if !seen[name] {
-			wrong = append(wrong, fmt.Errorf("Debian 13 for node %q: there is no such node", name))
+			wrong = append(wrong, fmt.Errorf("node %q, which is to run Debian 13: there is no such node", name))
 		}
 	}
 	for _, path := range s.SmallDisks {
