@@ -220,7 +220,7 @@ func TestProblemsJSON(t *testing.T) {
       "file": "config.json",
       "path": "$.x",
       "message": "the key \"x\" is not known; it has no effect",
-      "fix": "remove it, or use one of expected_config_files, modes, package_name, package_version, rollback and schema_version"
+      "fix": "remove it, or use one of expected_config_files, modes, package_name, package_version, privileges, rollback and schema_version"
     }
   ]
 }`

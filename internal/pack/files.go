@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -239,6 +240,7 @@ func checkTree(pkg fs.FS, c Config, found *findings) {
 	if info, err := fs.Stat(pkg, OverlayDir); err == nil && !info.IsDir() {
 		found.problems = append(found.problems, Problem{Severity: Error, Rule: "not-regular", File: OverlayDir, Message: "it is not a folder", Fix: "put the files for the host's root below it"})
 	}
+	checkOverlay(pkg, c.Privileges, found)
 	err := fs.WalkDir(pkg, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -260,4 +262,21 @@ func checkTree(pkg fs.FS, c Config, found *findings) {
 	if err != nil {
 		found.warn("unreadable", "", "not all files of the package could be looked at: "+err.Error(), "")
 	}
+}
+
+// checkOverlay reports the files for the host's root that may not be written there.
+func checkOverlay(pkg fs.FS, p Privileges, found *findings) {
+	if p.IsFull() {
+		return
+	}
+	_ = fs.WalkDir(pkg, OverlayDir, func(name string, d fs.DirEntry, err error) error {
+		at := strings.TrimPrefix(name, OverlayDir)
+		mayWrite := slices.ContainsFunc(p.Dirs(), func(dir string) bool { return strings.HasPrefix(at, dir+"/") })
+		if err == nil && !d.IsDir() && !mayWrite {
+			found.problems = append(found.problems, Problem{
+				Severity: Error, Rule: "privileges", File: name, Message: "it is laid over " + at + ", which privileges do not name", Fix: "add " + path.Dir(at) + " to privileges",
+			})
+		}
+		return nil
+	})
 }

@@ -13,7 +13,7 @@ import (
 // rootKeys are the keys of the document that Config has fields for, in the
 // order they are written.
 var rootKeys = map[string]int{
-	"schema_version": 0, "package_name": 1, "package_version": 2, "expected_config_files": 3, "rollback": 4, "modes": 5,
+	"schema_version": 0, "package_name": 1, "package_version": 2, "expected_config_files": 3, "rollback": 4, "privileges": 5, "modes": 6,
 }
 
 // MarshalJSON writes the documented keys in the documented order, the modes in
@@ -27,6 +27,9 @@ func (c Config) MarshalJSON() ([]byte, error) {
 	writeMember(&b, "expected_config_files", nonNil(c.ExpectedConfigFiles))
 	if c.Rollback != nil {
 		writeMember(&b, "rollback", *c.Rollback)
+	}
+	if len(c.Privileges) > 0 {
+		writeMember(&b, "privileges", c.Privileges)
 	}
 	var steps bytes.Buffer
 	steps.WriteByte('{')

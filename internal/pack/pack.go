@@ -50,7 +50,9 @@ type Config struct {
 	ExpectedConfigFiles []string
 	// Rollback false means that no rollback undoes what the package did; nil when absent, which is like true.
 	Rollback *bool
-	Modes    map[Mode][]Step
+	// Privileges are what the steps may do on the host; none when absent, which means everything.
+	Privileges Privileges
+	Modes      map[Mode][]Step
 	// Extra keeps the root keys that the schema does not name, so that writing
 	// a Config gives back what was read.
 	Extra map[string]json.RawMessage

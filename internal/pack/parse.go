@@ -186,6 +186,7 @@ func decodeConfig(root map[string]any) Config {
 		Name:                asString(root["package_name"]),
 		Version:             asString(root["package_version"]),
 		ExpectedConfigFiles: asStrings(root["expected_config_files"]),
+		Privileges:          asStrings(root["privileges"]),
 		Modes:               map[Mode][]Step{},
 	}
 	if b, ok := root["rollback"].(bool); ok {

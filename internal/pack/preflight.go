@@ -49,6 +49,8 @@ type Preflight struct {
 	Reason   string   `json:"reason,omitempty"`
 	Wrong    bool     `json:"wrong,omitempty"`  // the answer is none, but a check fails; Reason says which and why
 	Absent   bool     `json:"absent,omitempty"` // the package has no steps for the mode
+
+	Privileges Privileges `json:"privileges,omitempty"` // that config.json declares
 }
 
 // Most of what a message has of an answer, in bytes of JSON.
@@ -130,9 +132,18 @@ func (p Preflight) join(other Preflight) Preflight {
 
 func (p Preflight) namesFit() bool { return len(marshalCompact(p.Services)) <= longestUnits }
 
-// clip returns what a message has of it; nil for what is no answer.
+// IsKnown reports whether the package has said what it needs, or that it has no steps for that.
+func (p *Preflight) IsKnown() bool { return p.Absent != slices.Contains(answers, p.Answer) }
+
+// HasPrivileges reports whether what it says of privileges counts, also of a package that could not answer; none mean everything.
+func (p *Preflight) HasPrivileges() bool { return p.IsKnown() || len(p.Privileges) > 0 }
+
+// clip returns what a message has of it; nil for what is neither an answer nor, of steps that failed, what the package declares.
 func (p *Preflight) clip() *Preflight {
-	if p == nil || !p.namesFit() || p.Absent == slices.Contains(answers, p.Answer) {
+	if p == nil || !p.namesFit() || !p.IsKnown() && (p.Absent || p.Answer != "") || !p.HasPrivileges() {
+		return nil
+	}
+	if wrong, _ := p.Privileges.FindProblem(); wrong != "" {
 		return nil
 	}
 	out := *p
@@ -151,6 +162,8 @@ func (w *wireMessage) shortenPreflight() bool {
 		w.Boot, w.Step, w.Signal, w.Reason = "", "", "", ""
 	case w.Package+w.Version != "": // the container says so, too
 		w.Package, w.Version = "", ""
+	case len(p.Privileges) > 0: // then the package has all, as if it had declared none
+		p.Privileges = nil
 	default:
 		return false
 	}

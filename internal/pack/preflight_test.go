@@ -70,6 +70,8 @@ func TestMessageOfPreflight(t *testing.T) {
 	for _, p := range []Preflight{
 		{Absent: true},
 		{Answer: AnswerNone, Reason: "all is there", Wrong: true},
+		{Answer: AnswerNone, Reason: "all is there", Privileges: Privileges{"services", "/etc/motd.d"}},
+		{Privileges: Privileges{"services"}},
 		{Answer: AnswerService, Services: units, Reason: long},
 	} {
 		exit := 3
@@ -92,7 +94,7 @@ func TestMessageOfPreflight(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{`{}`, `{"answer":"perhaps"}`, `{"absent":true,"answer":"none"}`} {
+	for _, text := range []string{`{}`, `{"answer":"perhaps"}`, `{"absent":true,"answer":"none"}`, `{"answer":"none","privileges":["all"]}`, `{"answer":"perhaps","privileges":["sysctl"]}`} {
 		m, ok := DecodeMessage(`{"schema":"skyhook-agent/1","outcome":"succeeded","mode":"preflight","preflight":` + text + `}`)
 		if !ok || m.Preflight != nil {
 			t.Errorf("%s was taken for %+v", text, m.Preflight)

@@ -33,6 +33,9 @@ func checkRules(c Config, root map[string]any, found *findings) {
 	checkRootKeys(c, found)
 	expected, _ := root["expected_config_files"].([]any)
 	checkExpected(expected, found)
+	if wrong, fix := c.Privileges.FindProblem(); wrong != "" {
+		found.fail("privileges", "$.privileges", wrong, fix)
+	}
 	written, isObject := root["modes"].(map[string]any)
 	if !isObject {
 		return

@@ -57,6 +57,10 @@ func reportBroken(p schemaPlace, broken jsonschema.ErrorKind, found *findings) {
 	case *kind.Const:
 		found.fail("schema-version", p.at, fmt.Sprintf("%s is not a version of this format", compactQuote(p.value)), `write "schema_version": "v1"`)
 	case *kind.MinItems:
+		if key == "privileges" {
+			found.fail("privileges", p.at, "it is empty", "name what the steps need, or remove it, which means full")
+			return
+		}
 		found.fail("return-codes", p.at, "it is empty, so the step could never succeed", `write "returncodes": [0]`)
 	case *kind.Minimum, *kind.Maximum:
 		found.fail("return-codes", p.at, fmt.Sprintf("%s is out of range", compactQuote(p.value)), "use exit codes from 0 to 255")
@@ -124,7 +128,7 @@ func suggestTypeFix(key, got, want string) string {
 			return "remove the key, or write {}"
 		}
 		return `write names and texts such as {"NAME": "value"}`
-	case "arguments", "expected_config_files":
+	case "arguments", "expected_config_files", "privileges":
 		return `write a list of texts such as ["a", "b"], or []`
 	case "timeout":
 		return forms["timeout"].fix
