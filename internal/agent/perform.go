@@ -61,7 +61,9 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 	}
 	r := step.Run(ctx, step.Command{
 		Root: t.Host, Path: path.Join(t.CopyDir, file), Args: action.resolveArguments(t.Env), Env: t.stepEnv(action), Dir: t.CopyDir,
-		Timeout: action.Step.Timeout, Grace: grace, Gentle: gentle, Output: out, OnlyReads: t.Mode == pack.ModePreflight,
+		Timeout: action.Step.Timeout, Grace: grace, Gentle: gentle, Output: out,
+		OnlyReads: t.Mode == pack.ModePreflight || t.isConfined() && t.mode.IsCheck(),
+		Confined:  t.Mode == pack.ModePreflight || t.isConfined(), Unconnected: t.isConfined() && !t.Privileges.AskSystemd(),
 		AliveEvery: aliveEvery, Alive: func(d time.Duration) {
 			t.Log.Info("still running", "step", action.Name, "since", d.Round(time.Second).String())
 		},
@@ -72,6 +74,9 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 	t.Log.Info("step ended", "step", action.Name, "exit", r.Exit, "signal", r.Signal, "duration", r.Duration.Round(time.Millisecond).String())
 	return r, judgeResult(action, r, out.Lines())
 }
+
+// isConfined reports whether the pod may do less than everything.
+func (t *stageRun) isConfined() bool { return len(t.Privileges) > 0 }
 
 // stepEnv is the environment of a step, in increasing precedence: fixed values in place of those of the agent's image,
 // the container's environment with that of the package, that of the step, and the reserved names. Nothing is parsed.
@@ -85,6 +90,9 @@ func (t *stageRun) stepEnv(action Action) []string {
 	maps.Copy(env, action.Step.Env)
 	env[pack.EnvStepRoot] = path.Join(t.CopyDir, pack.StepDir)
 	env[pack.EnvSkyhookDir] = t.CopyDir
+	if t.Privileges.AskSystemd() {
+		env["SYSTEMD_IGNORE_CHROOT"] = "1" // systemctl would take the root directory for that of another system, and do nothing
+	}
 	if t.answer != "" {
 		env[pack.EnvAnswer] = t.answer
 	}

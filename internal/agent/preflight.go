@@ -43,8 +43,9 @@ func (a *Agent) runPreflight(ctx context.Context) error {
 	if err := t.loadPackage(); err != nil {
 		return err
 	}
+	a.result.Preflight = &pack.Preflight{Privileges: t.config.Privileges} // they count even if a step fails
 	if len(t.config.Steps(t.mode)) == 0 {
-		a.result.Preflight = &pack.Preflight{Absent: true}
+		a.result.Preflight.Absent = true
 		return nil
 	}
 	if err := t.requireConfigFiles(); err != nil {
@@ -57,6 +58,7 @@ func (a *Agent) runPreflight(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	found.Privileges = t.config.Privileges
 	a.Log.Info("answered", "answer", found.Answer, "services", found.Services, "reason", found.Reason, "wrong", found.Wrong)
 	a.result.Preflight = &found
 	return nil

@@ -84,6 +84,7 @@ var scenarios = map[string]string{
 	"post-interrupt-again":      "post-interrupt steps run after every interrupt",
 	"preflight":                 "a preflight answers what a package needs, and changes nothing",
 	"previous-file":             "a stage waits for the one before it in its pod, and lets the next one begin",
+	"privileges":                "a stage with few privileges is confined, and its check only reads",
 	"reboot-asks-again":         "a reboot that did not happen is requested again, a few times",
 	"reboot-former":             "a reboot flagged by an earlier agent counts if the host has booted since",
 	"reboot-once":               "a reboot happens once per ID and is proven by the boot ID",

@@ -37,6 +37,8 @@ type Settings struct {
 
 	SourceDir, StateDir, LogDir string
 	CompactPod
+	// Privileges are those of the pod; none if it has all.
+	Privileges pack.Privileges
 
 	WriteLogs             bool
 	BufferLimit           int
@@ -99,6 +101,7 @@ func ReadSettings(environ []string) Settings {
 			PreviousFile: env[pack.EnvPreviousFile],
 			SuccessFile:  env[pack.EnvSuccessFile],
 		},
+		Privileges:  pack.SplitNames(env[pack.EnvPrivileges]),
 		DriftChecks: parseDriftChecks(env[pack.EnvDriftChecks]),
 	}
 	if text := env[pack.EnvResourceID]; text != "" {

@@ -16,7 +16,7 @@ import (
 func TestSettings(t *testing.T) {
 	if d := cmp.Diff(Settings{
 		MessageLimit: 2048, DriftChecks: []pack.Mode{pack.ModeApplyCheck, pack.ModeConfigCheck},
-		Env: map[string]string{}, Redact: []string{}, SourceDir: "/skyhook-package", StateDir: "/etc/skyhook", LogDir: "/var/log/skyhook", WriteLogs: true, BufferLimit: 8192,
+		Env: map[string]string{}, Redact: []string{}, Privileges: pack.Privileges{}, SourceDir: "/skyhook-package", StateDir: "/etc/skyhook", LogDir: "/var/log/skyhook", WriteLogs: true, BufferLimit: 8192,
 	}, ReadSettings(nil)); d != "" {
 		t.Error(d)
 	}
@@ -26,7 +26,7 @@ func TestSettings(t *testing.T) {
 		"SKYHOOK_RUN_ID=r", "SKYHOOK_INTERRUPT_ID=i", "SKYHOOK_CONFIG_DIGEST=d", "SKYHOOK_POD_UID=p", "SKYHOOK_REDACT=A,B",
 		"SKYHOOK_DEADLINE=2026-01-31T12:00:00Z", "SKYHOOK_STAGE_TIMEOUT=30m0s", "SKYHOOK_AGENT_GRACE=1s", "SKYHOOK_TERMINATION_LOG=/m",
 		"SKYHOOK_READ_ONLY_ROOT=/ro", "SKYHOOK_DRIFT_CHECKS=post-interrupt-check,apply-check,later", "SKYHOOK_MESSAGE_LIMIT=900",
-		"SKYHOOK_IMAGE_DIR=/image", "SKYHOOK_WITH_CHECK=True", "SKYHOOK_STOP_FILE=/stop",
+		"SKYHOOK_IMAGE_DIR=/image", "SKYHOOK_WITH_CHECK=True", "SKYHOOK_STOP_FILE=/stop", "SKYHOOK_PRIVILEGES=services,/etc/motd.d",
 	}
 	got := ReadSettings(environ)
 	got.Env = nil
@@ -36,7 +36,7 @@ func TestSettings(t *testing.T) {
 		RunID: "r", InterruptID: "i", ConfigDigest: "d", PodUID: "p", Redact: []string{"A", "B"},
 		Deadline: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), StageTimeout: 30 * time.Minute, Grace: time.Second, MessageFile: "/m",
 		ReadOnlyRoot: "/ro", DriftChecks: []pack.Mode{pack.ModeApplyCheck, pack.ModePostInterruptCheck}, MessageLimit: 900,
-		CompactPod: CompactPod{ImageDir: "/image", WithCheck: true, StopFile: "/stop"},
+		CompactPod: CompactPod{ImageDir: "/image", WithCheck: true, StopFile: "/stop"}, Privileges: pack.Privileges{"services", "/etc/motd.d"},
 	}, got); d != "" {
 		t.Error(d)
 	}

@@ -61,6 +61,10 @@ type Command struct {
 	// OnlyReads runs it as the user nobody, who may read every file. Root would not be kept from changing the host by a mount that is
 	// read-only: services answer on sockets, and /proc leads to the mounts of other processes.
 	OnlyReads bool
+	// Confined has the kernel refuse calls by which a program gets at more than the files below its root; see confineThread.
+	Confined bool
+	// Unconnected lets a confined program use no socket of this host, on which services of root listen.
+	Unconnected bool
 }
 
 // nobody is the user and group that own nothing.
@@ -82,7 +86,9 @@ type Result struct {
 // Run runs a program to its end, or to the end of ctx.
 func Run(ctx context.Context, c Command) Result {
 	start := time.Now()
-	result := runProgram(ctx, c, start)
+	ended := make(chan Result, 1)
+	go func() { ended <- runProgram(ctx, c, start) }() // the thread of a confined program ends with it
+	result := <-ended
 	result.Duration = time.Since(start)
 	return result
 }
@@ -98,7 +104,13 @@ func runProgram(ctx context.Context, c Command, start time.Time) Result {
 	defer read.Close()
 	// The kernel kills the program when the thread that started it ends, so the goroutine is locked to its thread.
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if c.Confined {
+		if err := confineThread(c.Unconnected); err != nil {
+			return Result{Exit: cannotExecute, Err: err}
+		}
+	} else {
+		defer runtime.UnlockOSThread()
+	}
 	cmd, err := startProgram(ctx, c, write)
 	_ = write.Close()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/skyhook-k8s/skyhook/internal/agent/host"
 )
@@ -217,5 +220,25 @@ perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); print connect(S, sockaddr_
 	r, _ = runScript(context.Background(), t, "sleep 30", func(c *Command) { c.OnlyReads, c.Timeout = true, 100*time.Millisecond })
 	if !errors.Is(r.Cause, ErrTimeout) || r.Duration > 10*time.Second {
 		t.Errorf("it was not ended: %+v", r)
+	}
+}
+
+// TestRunConfined: the kernel refuses such a program what leads past the mounts of its pod, and if it is to be unconnected, the sockets of
+// this host. The program of the next step is not confined by that.
+func TestRunConfined(t *testing.T) {
+	text := fmt.Sprintf(`perl -MSocket -e 'for ([AF_UNIX, "unix"], [AF_INET, "inet"], [40, "vsock"]) { print "$_->[1] ", socket(S, $_->[0], SOCK_STREAM, 0) ? "yes" : "no", "\n" }
+syscall(%d, -1, 0, 0); print "$!\n"; syscall(%d, 1, 0); print "$!\n"'`, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_IO_URING_SETUP)
+	for _, c := range []struct {
+		confined, unconnected bool
+		want                  string
+	}{
+		{true, true, "unix no, inet yes, vsock no, Operation not permitted, Function not implemented"},
+		{true, false, "unix yes, inet yes, vsock no, Operation not permitted, Function not implemented"},
+		{false, false, "unix yes, inet yes, vsock "},
+	} {
+		r, lines := runScript(context.Background(), t, text, func(run *Command) { run.Confined, run.Unconnected = c.confined, c.unconnected })
+		if got := strings.Join(lines, ", "); r.Exit != 0 || !strings.HasPrefix(got, c.want) || !c.confined && strings.Contains(got, "not permitted, Func") {
+			t.Errorf("%+v: %+v, it said %s", c, r, got)
+		}
 	}
 }

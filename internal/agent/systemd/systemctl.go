@@ -30,7 +30,7 @@ var searched = []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bi
 // hostEnv is the environment of the programs of the host.
 var hostEnv = []string{
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
-	"SYSTEMD_PAGER=", "SYSTEMD_COLORS=0",
+	"SYSTEMD_PAGER=", "SYSTEMD_COLORS=0", "SYSTEMD_IGNORE_CHROOT=1", // it would do nothing in another root than that of process 1
 }
 
 // properties are the properties that systemctl show prints.
