@@ -4,6 +4,8 @@
 package cluster
 
 import (
+	"fmt"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +44,9 @@ func (c *compiler) addNodeOps() {
 		}
 		if by != nil {
 			in.PolicyProblems = policy.FindProblems(by, c.snapshot.Now)
+			if most := by.Spec.MaxPrivileges; most != "" && most != v1alpha1.PrivilegesFull {
+				in.PolicyProblems = append(in.PolicyProblems, fmt.Sprintf("maxPrivileges of DeploymentPolicy %s is %s, and a NodeOp has full: raise it, or name another policy", by.Name, most))
+			}
 		}
 		if by != nil || !missing && policy.HasOwnLimits(op.Spec.Profile, by, limits) {
 			in.Budget, shared = c.budgetOf(op, by)

@@ -137,7 +137,7 @@ func (s *SkyhookState) parseDrift(prev *SkyhookState) {
 func (s *SkyhookState) shape() string {
 	packages := make(map[string]PackageRecord, len(s.Record.Packages))
 	for key, p := range s.Record.Packages {
-		shaped := PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Goal: p.Goal, From: p.From, Effect: p.Effect,
+		shaped := PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Goal: p.Goal, From: p.From, Effect: p.Effect, Privileges: p.Privileges,
 			Interrupt: p.Interrupt, Payload: p.Payload, By: p.By, Attempts: p.Attempts, FailedAt: p.FailedAt,
 			Failure: p.Failure, Again: p.Again, Kept: p.Kept, Keys: p.Keys}
 		if p.Interrupt != "" { // the boot that the interrupt is to end

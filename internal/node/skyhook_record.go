@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 )
 
@@ -120,12 +121,13 @@ type PackageRecord struct {
 	Done       []rollout.StageTime `json:"done,omitempty"`       // stages that succeeded since the admission; when finished, those of the last run
 	Attempts   int                 `json:"attempts,omitempty"`   // failed ones of this stage
 	FailedAt   *time.Time          `json:"failedAt,omitempty"`
-	Failure    *Failure            `json:"failure,omitempty"` // how the last one failed: its pod may be gone
-	Again      bool                `json:"again,omitempty"`   // it runs again; until it succeeds its entry stays erroring
-	Unbegun    bool                `json:"unbegun,omitempty"` // no container of it has begun, but for those of a pod that is there
-	Kept       bool                `json:"kept,omitempty"`    // the Skyhook that installed it was deleted, and its definition with it
-	Refuses    bool                `json:"refuses,omitempty"` // the node does not roll back from this version: config.json says so
-	Keys       map[string]string   `json:"keys,omitempty"`    // digests of the configMap's values; for a kept package
+	Failure    *Failure            `json:"failure,omitempty"`    // how the last one failed: its pod may be gone
+	Again      bool                `json:"again,omitempty"`      // it runs again; until it succeeds its entry stays erroring
+	Unbegun    bool                `json:"unbegun,omitempty"`    // no container of it has begun, but for those of a pod that is there
+	Privileges pack.Privileges     `json:"privileges,omitempty"` // that its config.json declares, as the node said; none mean everything
+	Kept       bool                `json:"kept,omitempty"`       // the Skyhook that installed it was deleted, and its definition with it
+	Refuses    bool                `json:"refuses,omitempty"`    // the node does not roll back from this version: config.json says so
+	Keys       map[string]string   `json:"keys,omitempty"`       // digests of the configMap's values; for a kept package
 }
 
 // IsUnbegun reports whether the record says that no container of the package has begun.

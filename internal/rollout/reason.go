@@ -39,8 +39,9 @@ const (
 	ReasonInOthersCare        Reason = "InOthersCare" // somebody else has cordoned the node, or cares for it
 	ReasonNodeGone            Reason = "NodeGone"
 	ReasonImagePull           Reason = "ImagePull"
-	ReasonPulling             Reason = "Pulling"   // its images are pulled before it is admitted
-	ReasonPreflight           Reason = "Preflight" // it is looked before its turn what the node needs, or that says that nothing may begin
+	ReasonPulling             Reason = "Pulling"    // its images are pulled before it is admitted
+	ReasonPreflight           Reason = "Preflight"  // it is looked before its turn what the node needs, or that says that nothing may begin
+	ReasonPrivileges          Reason = "Privileges" // a pod would be allowed more than the policy permits
 	ReasonKubeletRejected     Reason = "KubeletRejected"
 	ReasonRefused             Reason = "Refused" // the API server or an admission policy refused a request
 	ReasonPodLost             Reason = "PodLost" // another client deletes the object before it finished, or its node shut down

@@ -45,6 +45,7 @@ var remedies = map[Reason]string{
 	ReasonNodeGone:            "nothing to do",
 	ReasonImagePull:           "correct image, version or pull secret; it is retried",
 	ReasonPreflight:           "it is looked again every ten minutes; kubectl skyhook node describe shows what the preflight said",
+	ReasonPrivileges:          "raise maxPrivileges of the policy, or say in privileges of the package what it needs",
 	ReasonPulling:             "it is admitted when its images are on the node; kubectl describe pod shows what the pull waits for",
 	ReasonKubeletRejected:     "see kubectl describe pod; it is retried",
 	ReasonRefused:             "change what the message names; it is retried",

@@ -163,6 +163,8 @@ func (c *nodeCompiler) compileWork(t *plan.Target, out *rollout.Target) {
 		c.compileTasks(t, out)
 		if why := excludedReason(c.facts, t.Node); why != nil {
 			out.Blocked = why
+		} else if out.Blocked == nil {
+			out.Blocked = c.facts.FindForbidden(t)
 		}
 	}
 }
@@ -218,7 +220,7 @@ func (c *nodeCompiler) compileTasks(t *plan.Target, out *rollout.Target) {
 	}
 	isUnknown := !t.On.HasRecord() && !t.On.Cordoned
 	alone := out.Visit.Admitted || len(t.Record.Preflight) > 0 || t.Wanted.IsBack || len(c.pods.Work) > 0 || t.Record.State != t.On.StateHash && !isUnknown || c.hasRebootedSince(t)
-	key := shape{t.On.Shape, c.facts.IsCompactOn(t.Node, &t.Record)}
+	key := shape{t.On.Shape, c.facts.IsCompactOn(t.Node, &t.Record), t.Node.MountsReadOnly}
 	d := c.alike[key]
 	if d == nil || alone {
 		d = c.deriveTasks(t, out.Visit.Admitted)
@@ -242,6 +244,7 @@ func (c *nodeCompiler) compileTasks(t *plan.Target, out *rollout.Target) {
 type shape struct {
 	state     string // node.SkyhookState.Shape
 	isCompact bool   // stages share pods on the node
+	confines  bool   // pods can be made that may do less than everything
 }
 
 // targetTasks is the result of comparing a node with the spec.

@@ -32,8 +32,12 @@ spec:
 
 // newAskedCluster has a node, with a Skyhook that asks its packages what the node needs.
 func newAskedCluster(t *testing.T) (*testCluster, *v1alpha1.Skyhook) {
+	return newAskedClusterOf(t, askedHook)
+}
+
+func newAskedClusterOf(t *testing.T, manifest string) (*testCluster, *v1alpha1.Skyhook) {
 	w := newTestCluster(t)
-	s := w.apply(askedHook)
+	s := w.apply(manifest)
 	n := w.addNode("n1")
 	n.Status.RuntimeHandlers = []corev1.NodeRuntimeHandler{{Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: new(true)}}}
 	return w, s
@@ -44,7 +48,8 @@ func (w *testCluster) check(s *v1alpha1.Skyhook) *rollout.Check {
 	return w.compile(s).Rollout.Targets[0].Check
 }
 
-// ask lets the packages of the node answer, given as "kernel reboot"; those that are not named have no preflight.
+// ask lets the packages of the node answer, given as "kernel reboot", with the privileges that they declare as in "shell absent may
+// services,/etc/motd.d"; those that are not named have no preflight.
 func (w *testCluster) ask(s *v1alpha1.Skyhook, answers ...string) {
 	w.t.Helper()
 	pod := w.compile(s).CheckPod(node.Parse(w.node("n1").DeepCopy(), nil))
@@ -60,6 +65,7 @@ func (w *testCluster) ask(s *v1alpha1.Skyhook, answers ...string) {
 		m := pack.Message{Mode: pack.ModePreflight, Outcome: pack.Succeeded, Preflight: &pack.Preflight{Absent: true}}
 		for _, text := range answers {
 			name, answer, _ := strings.Cut(text, " ")
+			answer, privileges, _ := strings.Cut(answer, " may ")
 			answer, isWrong := strings.CutSuffix(answer, " wrong")
 			answer, services, _ := strings.Cut(answer, " ")
 			if strings.HasPrefix(c.Name, name+"-") {
@@ -67,6 +73,10 @@ func (w *testCluster) ask(s *v1alpha1.Skyhook, answers ...string) {
 				if services != "" {
 					m.Preflight.Services = strings.Split(services, ",")
 				}
+				if answer == "absent" {
+					m.Preflight = &pack.Preflight{Absent: true}
+				}
+				m.Preflight.Privileges = pack.SplitNames(privileges)
 			}
 		}
 		kubelet.End(pod, len(pod.Spec.InitContainers)+i, 0, string(m.Encode()), w.now)

@@ -4,12 +4,14 @@
 package skyhook
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
 	"github.com/skyhook-k8s/skyhook/internal/node"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 	"github.com/skyhook-k8s/skyhook/internal/rollout"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/plan"
 	"github.com/skyhook-k8s/skyhook/internal/skyhook/podstate"
@@ -39,8 +41,23 @@ func (c *nodeCompiler) compileAll(w *plan.Diff, steps []*plan.Step) compiledTask
 		}
 		out.tasks = append(out.tasks, task)
 	}
+	c.keepApart(w, steps, out.tasks)
 	out.queues = c.settleQueues(steps, out.tasks, queued)
 	return out
+}
+
+// keepApart lets only those stages share a pod that may share the namespaces of one.
+func (c *nodeCompiler) keepApart(w *plan.Diff, steps []*plan.Step, tasks []rollout.Task) {
+	first := ""
+	for i, st := range steps {
+		if !tasks[i].Joins {
+			continue
+		}
+		p := c.facts.PrivilegesOf(st, &w.Rec, w.N)
+		of := fmt.Sprint(p.IsFull(), p.AskSystemd(), p.Has(pack.PrivilegeSysctl))
+		first = cmp.Or(first, of)
+		tasks[i].Joins = of == first
+	}
 }
 
 // deletionGrace is how long a pod that is deleted may take beyond its grace period.

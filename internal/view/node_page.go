@@ -145,11 +145,15 @@ func (v *Cluster) newWork(r *rollout.Rollout, t *rollout.Target, verdict rollout
 	return work
 }
 
-// describeAnswers says what packages said that a node needs, but for those that have no preflight.
+// describeAnswers says what packages said that a node needs, and what they declare that their pods may do.
 func describeAnswers(answers map[string]node.Answer) (out []string) {
 	for _, key := range slices.Sorted(maps.Keys(answers)) {
-		if a := answers[key]; !a.Absent {
+		a := answers[key]
+		if !a.Absent {
 			out = append(out, report.DescribeAnswer(key, a))
+		}
+		if name, _, _ := strings.Cut(key, "|"); len(a.Privileges) > 0 {
+			out = append(out, name+" has the privileges "+strings.Join(a.Privileges, ", "))
 		}
 	}
 	return out

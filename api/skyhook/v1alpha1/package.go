@@ -74,6 +74,19 @@ type Package struct {
 	// +kubebuilder:validation:MaxItems=100
 	Env []EnvVar `json:"env,omitempty"`
 
+	// privileges are what the pods of this package may do, in place of what its config.json declares: sysctl, services, reboot, full,
+	// and directories of the host that its steps may write, at most 16. Absent means what config.json declares, if the node has said
+	// it in a preflight, and otherwise full.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=200
+	// +kubebuilder:validation:XValidation:rule="self.all(p, p in ['sysctl', 'services', 'reboot', 'full'] || p.matches('^(/[^/:,[:space:][:cntrl:]]+)+$') && !p.matches('/[.][.]?(/|$)') && !p.matches('^/(proc|sys|dev|run|var/run|tmp)(/|$)'))",message="privileges has an entry that is none: use sysctl, services, reboot, full, or a directory that steps may write, such as /etc/sysctl.d, outside of /proc, /sys, /dev, /run and /tmp"
+	// +kubebuilder:validation:XValidation:rule="!('full' in self) || self.size() == 1",message="privileges has full beside others: remove the others, because full includes them"
+	// +kubebuilder:validation:XValidation:rule="self.map(p, p.size() + 1).sum() <= 401",message="privileges has more than 400 characters: name a directory above several of them"
+	Privileges []string `json:"privileges,omitempty"`
+
 	// resources override the default requests and limits of the namespace for the containers of this package: all four
 	// or none.
 	// +optional

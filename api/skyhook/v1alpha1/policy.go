@@ -110,6 +110,12 @@ type DeploymentPolicySpec struct {
 	// +optional
 	Avoid *Avoid `json:"avoid,omitempty"`
 
+	// maxPrivileges is the most that pods of users of this policy may do: Files (write the directories that a package declares), Sysctl,
+	// Services, Reboot or Full; each includes those before. Nothing begins on a node with a package that needs more, or does not
+	// declare what it needs. Absent means Full.
+	// +optional
+	MaxPrivileges PrivilegeClass `json:"maxPrivileges,omitempty"`
+
 	// handover asks other programs for a node that is cordoned, before the first pod leaves it: step by step, at most 4. Absent means
 	// that nobody is asked.
 	// +optional
@@ -149,6 +155,13 @@ type Avoid struct {
 	// +kubebuilder:validation:MaxLength=2048
 	CEL string `json:"cel,omitempty"`
 }
+
+// PrivilegeClass says how much pods may do on a host.
+// +kubebuilder:validation:Enum=Files;Sysctl;Services;Reboot;Full
+type PrivilegeClass string
+
+// PrivilegesFull is the class of pods that may do everything, as those of NodeOps do.
+const PrivilegesFull PrivilegeClass = "Full"
 
 // Scope says who shares the budgets of a policy.
 // +kubebuilder:validation:Enum=Skyhook;Policy

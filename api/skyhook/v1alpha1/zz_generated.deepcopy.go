@@ -1094,6 +1094,11 @@ func (in *Package) DeepCopyInto(out *Package) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Privileges != nil {
+		in, out := &in.Privileges, &out.Privileges
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.Resources.DeepCopyInto(&out.Resources)
 	if in.GracefulShutdown != nil {
 		in, out := &in.GracefulShutdown, &out.GracefulShutdown

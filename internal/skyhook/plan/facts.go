@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skyhook-k8s/skyhook/api/skyhook/v1alpha1"
+	"github.com/skyhook-k8s/skyhook/internal/pack"
 )
 
 // Facts are what all nodes of a Skyhook are compiled from. They are built once and not changed.
@@ -22,14 +23,15 @@ type Facts struct {
 	Policy    *v1alpha1.DeploymentPolicy // without its status; nil when none is named, or when it is missing
 	Config    Config
 	Now       time.Time
-	Packages  map[string]*Definition // of the spec, by name
-	Frozen    map[string]*Definition // those that a node may record, by hash
-	Revisions []Revision             // that exist, the newest first; nil when they are not known
-	Pins      []v1alpha1.ImagePin    // by which nodes pull: see knownPins
-	OtherPins int                    // how many of them take room of images that the spec does not have; 0 where all have room
-	Key       string                 // of the packages of the spec
-	Silent    map[string]bool        // hashes of definitions without a preflight, as nodes say
-	WentBack  *FirstRollback         // the first node on which the packages of the spec failed, and that goes or went back; nil for none
+	Packages  map[string]*Definition     // of the spec, by name
+	Frozen    map[string]*Definition     // those that a node may record, by hash
+	Revisions []Revision                 // that exist, the newest first; nil when they are not known
+	Pins      []v1alpha1.ImagePin        // by which nodes pull: see knownPins
+	OtherPins int                        // how many of them take room of images that the spec does not have; 0 where all have room
+	Key       string                     // of the packages of the spec
+	Silent    map[string]bool            // hashes of definitions without a preflight, as nodes say
+	Declared  map[string]pack.Privileges // what config.json of packages declares, by image, as nodes say
+	WentBack  *FirstRollback             // the first node on which the packages of the spec failed, and that goes or went back; nil for none
 	Deleting  bool
 	Standing  bool // it is paused or cannot be carried out
 
@@ -55,7 +57,8 @@ func NewFacts(in *Input) *Facts {
 		d := NewDefinition(name, p)
 		f.Packages[name], f.ByHash[d.Hash] = d, d
 	}
-	f.Key, f.Silent = KeyOfDefinitions(f.Packages), f.findSilent(in.Nodes)
+	f.Key = KeyOfDefinitions(f.Packages)
+	f.Silent, f.Declared = f.readNodes(in.Nodes)
 	if f.PinsImages() && len(f.Pins) >= MostPins-len(f.Packages) {
 		_, f.OtherPins = f.UsefulPins(in.Nodes)
 	}

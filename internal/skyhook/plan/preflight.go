@@ -26,21 +26,42 @@ const (
 // Asks reports whether packages may say how much of their work nodes need.
 func (f *Facts) Asks() bool { return f.Skyhook.Spec.Preflight == v1alpha1.PreflightAsk && !f.Deleting }
 
-// findSilent returns the definitions that have no preflight, as the nodes that were asked say.
-func (f *Facts) findSilent(nodes []*node.Node) map[string]bool {
+// readNodes returns the definitions that have no preflight, as the nodes that were asked say, and what packages declare, by their images.
+// Where nodes disagree, the strongest counts: what runs with more than it needs works.
+func (f *Facts) readNodes(nodes []*node.Node) (silent map[string]bool, declared map[string]pack.Privileges) {
 	if !f.Asks() {
-		return nil
+		return nil, nil
 	}
-	silent := map[string]bool{}
+	silent, declared = map[string]bool{}, map[string]pack.Privileges{}
+	note := func(hash string, p pack.Privileges) {
+		def := f.Definition(hash)
+		if def == nil {
+			return
+		}
+		if known, isKnown := declared[ImageOf(def.Package)]; !isKnown || pack.CompareClasses(p.Class(), known.Class()) > 0 {
+			declared[ImageOf(def.Package)] = p
+		}
+	}
 	for _, n := range nodes {
 		rec := &n.Skyhook(f.Skyhook.Name).Record
+		if rec.Node != n.UID || rec.Skyhook != string(f.Skyhook.UID) {
+			continue
+		}
 		for _, a := range rec.Preflight {
-			if a.Absent && rec.Node == n.UID && rec.Skyhook == string(f.Skyhook.UID) && f.ByHash[a.Hash] != nil {
+			if a.HasPrivileges() {
+				note(a.Hash, a.Privileges)
+			}
+			if a.Absent && f.ByHash[a.Hash] != nil {
 				silent[a.Hash] = true
 			}
 		}
+		for _, p := range rec.Packages {
+			if len(p.Privileges) > 0 {
+				note(p.Hash, p.Privileges)
+			}
+		}
 	}
-	return silent
+	return silent, declared
 }
 
 // answerOf returns what a package said that it needs on the node; nil if nothing of that counts. During an admission that counts which was
@@ -124,11 +145,6 @@ func (f *Facts) PackagesToAsk(t *Target) map[string]*Definition {
 	for _, st := range t.Steps {
 		if f.mayAsk(t, st) {
 			out[st.Key] = st.Definition
-		}
-	}
-	for _, st := range t.Steps {
-		if st.IsUninstall() {
-			delete(out, f.keyOfWanted(st.Name))
 		}
 	}
 	return out
@@ -234,6 +250,17 @@ func (f *Facts) ReadAnswers(t *Target, pod *corev1.Pod) map[string]node.Answer {
 		}
 		out[key] = a
 	}
+	ignore := func(key, why string) {
+		if a, isAsked := out[key]; isAsked {
+			a.Preflight = pack.Preflight{Reason: why, Privileges: a.Privileges}
+			out[key] = a
+		}
+	}
+	for _, st := range t.Steps {
+		if st.IsUninstall() {
+			ignore(f.keyOfWanted(st.Name), "another version of it is uninstalled first")
+		}
+	}
 	working := map[string]bool{}
 	for _, st := range t.Steps {
 		working[st.Name] = true
@@ -248,8 +275,9 @@ func (f *Facts) ReadAnswers(t *Target, pod *corev1.Pod) map[string]node.Answer {
 		a, isAsked := out[key]
 		for _, on := range dependencies {
 			if isAsked && working[on] && a.Answer != "" && a.Answer != pack.AnswerBlocked {
-				a.Preflight, working[name] = pack.Preflight{Reason: "it depends on " + on + ", which has work on the node"}, true
-				out[key] = a
+				working[name] = true
+				ignore(key, "it depends on "+on+", which has work on the node")
+				a = out[key]
 			}
 		}
 	})

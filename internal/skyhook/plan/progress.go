@@ -45,7 +45,7 @@ func (f *Facts) BeginStage(st *Step, state v1alpha1.NodeState, rec *node.Skyhook
 	p := &node.PackageRecord{Hash: st.Definition.Hash, Goal: st.Goal, From: st.From, Keys: st.Keys, Effect: st.Effect}
 	began := node.WholeSeconds(f.Now)
 	p.Since = &began
-	p.Refuses = old != nil && old.Refuses
+	p.Refuses, p.Privileges = old != nil && old.Refuses, f.DeclaredOn(rec, st)
 	p.Unbegun = old == nil && was.Stage == "" && (st.Stage == v1alpha1.StageApply || st.Stage == v1alpha1.StageUpgrade)
 	if old != nil && old.Goal != "" {
 		p.Run, p.Generation, p.Config, p.Done = old.Run, old.Generation, old.Config, old.Done
@@ -151,7 +151,7 @@ func (f *Facts) finishPackage(p *node.PackageRecord, rec *node.SkyhookRecord, n 
 	case boot:
 		ended = ""
 	}
-	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: boot, Ended: ended, Done: p.Done, Refuses: p.Refuses}
+	*p = node.PackageRecord{At: p.At, Hash: p.Hash, Config: p.Config, Boot: boot, Ended: ended, Done: p.Done, Refuses: p.Refuses, Privileges: p.Privileges}
 	if f.Skyhook.Spec.Drift != nil {
 		p.Generation = generation // names the package's copy on the host
 	}

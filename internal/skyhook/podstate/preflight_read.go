@@ -32,13 +32,17 @@ func ReadAnswer(p *corev1.Pod, name string) pack.Preflight {
 	}
 	m, isOurs := pack.DecodeMessage(state.Terminated.Message)
 	switch {
-	case isOurs && m.Outcome == pack.Succeeded && m.Preflight != nil:
+	case isOurs && m.Outcome == pack.Succeeded && m.Preflight != nil && m.Preflight.IsKnown():
 		m.Preflight.Reason = node.Truncate(m.Preflight.Reason, maxAnswerText)
 		return *m.Preflight
 	case state.Terminated.ExitCode == 0: // an agent that does not know the mode does nothing for it
 		return pack.Preflight{Absent: true}
 	}
-	return noAnswer(failureText(name, state.Terminated))
+	out := noAnswer(failureText(name, state.Terminated))
+	if isOurs && m.Preflight != nil {
+		out.Privileges = m.Preflight.Privileges
+	}
+	return out
 }
 
 // ReadDriftAnswer returns what a package says of a node that needed nothing; nothing if that is still so.

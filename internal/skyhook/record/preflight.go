@@ -87,7 +87,7 @@ func completePackage(key string, def *plan.Definition, state v1alpha1.NodeState,
 		entry.Stage = before.Stage
 	}
 	state[key] = entry
-	p := &node.PackageRecord{At: node.Position(entry), Hash: def.Hash, Config: def.Config, Boot: n.BootID}
+	p := &node.PackageRecord{At: node.Position(entry), Hash: def.Hash, Config: def.Config, Boot: n.BootID, Privileges: rec.Preflight[key].Privileges}
 	if before := rec.Packages[key]; before != nil {
 		p.Generation, p.Done, p.Refuses = before.Generation, before.Done, before.Refuses
 	}

@@ -5,6 +5,7 @@ package render
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +38,7 @@ func (r Renderer) DriftPod(t *plan.Target) *corev1.Pod {
 			r.addPreflight(&spec, key, packages[key], t)
 			continue
 		}
-		container, volume := r.driftContainer(key, packages[key], t)
+		container, volume := r.driftContainer(&spec, key, packages[key], t)
 		spec.Containers = append(spec.Containers, container)
 		if volume != nil {
 			spec.Volumes = append(spec.Volumes, *volume)
@@ -46,6 +47,7 @@ func (r Renderer) DriftPod(t *plan.Target) *corev1.Pod {
 	if len(spec.Containers) == 0 {
 		return nil
 	}
+	spec.HostPID = slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return c.SecurityContext.Privileged != nil })
 	shareMessages(spec.Containers)
 	return r.newCheckPod(r.Facts.DriftPodName(t), v1alpha1.LabelDrift, n, spec)
 }
@@ -64,7 +66,7 @@ func shareMessages(containers []corev1.Container) {
 const readOnlyRoot = "/root-read-only"
 
 // driftContainer checks one package by what is on the host: its image is not needed. Its configMap is mounted to show how files differ.
-func (r Renderer) driftContainer(key string, def *plan.Definition, t *plan.Target) (corev1.Container, *corev1.Volume) {
+func (r Renderer) driftContainer(spec *corev1.PodSpec, key string, def *plan.Definition, t *plan.Target) (corev1.Container, *corev1.Volume) {
 	st := plan.NewStep(def, plan.Work{}, t.On.State[key].Stage)
 	st.SetKey(key)
 	checks := []string{string(pack.ModeApplyCheck), string(pack.ModeConfigCheck)}
@@ -73,15 +75,25 @@ func (r Renderer) driftContainer(key string, def *plan.Definition, t *plan.Targe
 	}
 	timeout := []corev1.EnvVar{{Name: pack.EnvStageTimeout, Value: min(r.Facts.DeadlineOf(st), plan.DriftTimeout).String()}}
 	dir := r.Facts.Config.CopyDir(r.Facts.Skyhook.Name, r.ownerUID(&t.Record), st.Name, st.Version, t.Record.Packages[key].Generation)
+	p, files := r.Facts.PrivilegesOf(st, &t.Record, t.Node), readOnlyRoot
+	if !p.IsFull() {
+		files = plan.RootMount
+	}
 	out := corev1.Container{
 		Name: plan.DriftContainer(key), Image: r.agentImage(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
 		Args: []string{string(pack.ModeDrift), plan.RootMount, dir},
 		Env: append(r.packageEnv(st, &t.Record, timeout),
-			corev1.EnvVar{Name: pack.EnvReadOnlyRoot, Value: readOnlyRoot}, corev1.EnvVar{Name: pack.EnvDriftChecks, Value: strings.Join(checks, ",")}),
+			corev1.EnvVar{Name: pack.EnvReadOnlyRoot, Value: files}, corev1.EnvVar{Name: pack.EnvDriftChecks, Value: strings.Join(checks, ",")}),
 		VolumeMounts: []corev1.VolumeMount{
 			rootVolumeMount(), {Name: podstate.VolumeRoot, MountPath: readOnlyRoot, ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible)},
 		},
 		Resources: driftResources(def.Package.Resources),
+	}
+	if !p.IsFull() {
+		out.SecurityContext = unprivilegedContext(lookingCapabilities...)
+		out.VolumeMounts = []corev1.VolumeMount{readOnlyRootMount(), privateMount(spec, out.Name, privateTmp)}
+		out.Env = append(out.Env, corev1.EnvVar{Name: pack.EnvPrivileges, Value: strings.Join(p, ",")})
+		spec.HostIPC = spec.HostIPC || p.Has(pack.PrivilegeSysctl)
 	}
 	if len(def.Files) == 0 {
 		return out, nil

@@ -44,7 +44,7 @@ func (r Renderer) compactPod(steps []*plan.Step, rec *node.SkyhookRecord, n *nod
 	for i, st := range steps {
 		p := r.planRun(st, &planned, n)
 		if st.IsInterrupt() {
-			containers[i] = r.interruptContainer(st, &planned)
+			containers[i] = r.interruptContainer(&out.Spec, st, &planned, n)
 		} else {
 			containers[i] = r.compactContainer(out, st, &planned, n)
 		}
@@ -56,6 +56,7 @@ func (r Renderer) compactPod(steps []*plan.Step, rec *node.SkyhookRecord, n *nod
 			grace = max(grace, 1, int64(g.Seconds()))
 		}
 	}
+	confinePod(&out.Spec, r.Facts.PrivilegesOf(first, &planned, n))
 	if grace > 0 {
 		out.Spec.TerminationGracePeriodSeconds = &grace
 	}
@@ -129,6 +130,7 @@ func (r Renderer) planRun(st *plan.Step, planned *node.SkyhookRecord, n *node.No
 	p := planned.Packages[st.Key]
 	if p == nil || p.Run == "" || p.Goal == "" && p.Interrupt == "" {
 		p = &node.PackageRecord{Run: r.Facts.RunID(n, planned, st), Generation: planned.Offset + r.Facts.Skyhook.Generation, Goal: st.Goal}
+		p.Privileges = r.Facts.DeclaredOn(planned, st)
 		planned.Packages[st.Key] = p
 	}
 	return p
@@ -150,11 +152,13 @@ func (r Renderer) compactContainer(pod *corev1.Pod, st *plan.Step, rec *node.Sky
 	}
 	env := append(r.packageEnv(st, rec, r.timeoutEnv(st)),
 		corev1.EnvVar{Name: pack.EnvImageDir, Value: imageMount}, corev1.EnvVar{Name: pack.EnvWithCheck, Value: "true"})
-	return corev1.Container{
+	out := corev1.Container{
 		Name: plan.PackageName(st.Name) + "-" + string(st.Stage), Image: r.agentImage(d), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
 		Args: []string{string(st.Stage), plan.RootMount, r.Facts.Config.CopyDir(r.Facts.Skyhook.Name, r.ownerUID(rec), st.Name, st.Version, p.Generation)},
 		Env:  env, VolumeMounts: mounts, Resources: resourceRequirements(d.Package.Resources),
 	}
+	r.confine(&pod.Spec, &out, r.Facts.PrivilegesOf(st, rec, n))
+	return out
 }
 
 // timeoutEnv returns how long a stage may take. When it must have ended is not known: it begins after others.
@@ -192,14 +196,16 @@ func addVolume(spec *corev1.PodSpec, v corev1.Volume) {
 }
 
 // interruptContainer carries out an interrupt.
-func (r Renderer) interruptContainer(st *plan.Step, rec *node.SkyhookRecord) corev1.Container {
+func (r Renderer) interruptContainer(spec *corev1.PodSpec, st *plan.Step, rec *node.SkyhookRecord, n *node.Node) corev1.Container {
 	p := rec.Packages[st.Key]
 	dir := r.Facts.Config.CopyDir(r.Facts.Skyhook.Name, r.ownerUID(rec), st.Name, st.Version, p.Generation)
-	return corev1.Container{
+	out := corev1.Container{
 		Name: podstate.ContainerInterrupt, Image: r.agentImage(st.Definition), ImagePullPolicy: r.pullPolicy(), SecurityContext: privilegedContext(),
 		Args:         []string{string(pack.ModeInterrupt), plan.RootMount, dir, plan.EncodeInterrupt(st.Payload)},
 		Env:          append(append(r.agentEnv(st, rec), corev1.EnvVar{Name: pack.EnvInterruptID, Value: p.Interrupt}), r.deadlineEnv(st)...),
 		VolumeMounts: []corev1.VolumeMount{rootVolumeMount()},
 		Resources:    fixedResources("500m", cmp.Or(r.Facts.Config.InterruptMemory, plan.DefaultInterruptMemory)),
 	}
+	r.confine(spec, &out, r.Facts.PrivilegesOf(st, rec, n))
+	return out
 }

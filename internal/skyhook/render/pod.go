@@ -6,6 +6,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -151,12 +152,16 @@ func (r Renderer) stagePod(st *plan.Step, rec *node.SkyhookRecord, n *node.Node)
 	first := container(podstate.SuffixCopy, r.ImageOf(d))
 	first.Command, first.Args = []string{"/bin/sh", "-c"}, []string{copyScript}
 	first.Env = []corev1.EnvVar{{Name: pack.EnvSkyhookDir, Value: dir}, podUID()}
+	privileges := r.Facts.PrivilegesOf(st, rec, n)
+	r.confineCopy(&out.Spec, &first, privileges)
+	confinePod(&out.Spec, privileges)
 	out.Spec.InitContainers = append(out.Spec.InitContainers, first)
 	env := r.stageEnv(st, rec)
 	for _, check := range []string{"", "-" + podstate.SuffixCheck} {
 		run := container("-"+string(st.Stage)+strings.TrimPrefix(check, "-"), r.agentImage(d))
 		run.Args = []string{string(st.Stage) + check, plan.RootMount, dir}
-		run.Env = env
+		run.Env = slices.Clone(env)
+		r.confine(&out.Spec, &run, privileges)
 		out.Spec.InitContainers = append(out.Spec.InitContainers, run)
 	}
 	if g := d.Package.GracefulShutdown; g != nil {
@@ -169,7 +174,8 @@ func (r Renderer) stagePod(st *plan.Step, rec *node.SkyhookRecord, n *node.Node)
 // interruptPod needs the host and no package.
 func (r Renderer) interruptPod(st *plan.Step, rec *node.SkyhookRecord, n *node.Node) *corev1.Pod {
 	out := r.renderPod(st, rec.Packages[st.Key], n)
-	out.Spec.InitContainers = []corev1.Container{r.interruptContainer(st, rec)}
+	out.Spec.InitContainers = []corev1.Container{r.interruptContainer(&out.Spec, st, rec, n)}
+	confinePod(&out.Spec, r.Facts.PrivilegesOf(st, rec, n))
 	return out
 }
 

@@ -5,6 +5,7 @@ package render
 
 import (
 	"path"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,7 +27,8 @@ func (r Renderer) CheckPod(t *plan.Target) *corev1.Pod {
 }
 
 // PreflightPod returns the pod in which packages look what a node needs. They can read the whole host, and change nothing of it: the root is
-// mounted read-only with all that is mounted below, they have none of the host's namespaces, and the agent runs them as a user without rights.
+// mounted read-only with all that is mounted below, they have none of the host's namespaces but those of parameters that they declared, and
+// the agent runs them as a user without rights.
 func (r Renderer) PreflightPod(t *plan.Target, asked map[string]*plan.Definition) *corev1.Pod {
 	seconds := int64(plan.PreflightPodTimeout.Seconds())
 	spec := corev1.PodSpec{
@@ -57,11 +59,15 @@ func (r Renderer) addPreflight(spec *corev1.PodSpec, key string, def *plan.Defin
 	}
 	timeout := []corev1.EnvVar{{Name: pack.EnvStageTimeout, Value: limit.String()}}
 	look := corev1.Container{
-		Name: name, Image: r.agentImage(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: readingContext("DAC_READ_SEARCH", "KILL", "SETGID", "SETUID", "SYS_CHROOT"), Resources: driftResources(def.Package.Resources),
+		Name: name, Image: r.agentImage(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: unprivilegedContext(lookingCapabilities...), Resources: driftResources(def.Package.Resources),
 		Args: []string{string(pack.ModePreflight), plan.RootMount, dir}, Env: r.packageEnv(st, &planned, timeout),
-		VolumeMounts: []corev1.VolumeMount{
-			{Name: podstate.VolumeRoot, MountPath: plan.RootMount, ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyEnabled)}, writable,
-		},
+		VolumeMounts: []corev1.VolumeMount{readOnlyRootMount(), writable},
+	}
+	if p := r.Facts.PrivilegesOf(st, &t.Record, t.Node); !p.IsFull() {
+		look.Env = append(look.Env, corev1.EnvVar{Name: pack.EnvPrivileges, Value: strings.Join(p, ",")})
+		if p.Has(pack.PrivilegeSysctl) { // whose values are those of the namespaces in which they are read
+			spec.HostNetwork, spec.HostIPC = true, true
+		}
 	}
 	var files []corev1.VolumeMount
 	if len(def.Files) > 0 {
@@ -77,20 +83,10 @@ func (r Renderer) addPreflight(spec *corev1.PodSpec, key string, def *plan.Defin
 		look.Env = append(look.Env, corev1.EnvVar{Name: pack.EnvImageDir, Value: imageMount})
 	} else {
 		spec.InitContainers = append(spec.InitContainers, corev1.Container{
-			Name: plan.SafeName(63, name, "copy"), Image: r.ImageOf(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: readingContext(), Resources: look.Resources,
+			Name: plan.SafeName(63, name, "copy"), Image: r.ImageOf(def), ImagePullPolicy: r.pullPolicy(), SecurityContext: unprivilegedContext(), Resources: look.Resources,
 			Command: []string{"/bin/sh", "-c"}, Args: []string{copyScript}, Env: []corev1.EnvVar{{Name: pack.EnvSkyhookDir, Value: dir}, podUID()},
 			VolumeMounts: append(files, writable),
 		})
 	}
 	spec.Containers = append(spec.Containers, look)
-}
-
-// readingContext allows the agent to start steps in the root directory of the host as a user who may read every file, and to end them.
-// These have no other right: root would not be kept from changing the host by a mount that is read-only.
-func readingContext(capabilities ...corev1.Capability) *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: new(false), RunAsUser: new(int64(0)),
-		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities},
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
 }
