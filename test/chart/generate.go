@@ -115,8 +115,8 @@ func kustomization(resources ...string) []byte {
 
 // manifests is everything that an installation without Helm consists of.
 func manifests() ([]byte, error) {
-	// Nothing precedes the removal with kubectl: it is refused while something needs the operator.
-	result, err := render.Chart(render.Options{Release: "skyhook-operator", Namespace: namespace, Values: "{cleanup: {guardRemoval: true}, admissionWarnings: {create: false}}"})
+	// Nothing precedes the removal with kubectl: it is refused while something needs the operator, and would delete policies all the same.
+	result, err := render.Chart(render.Options{Release: "skyhook-operator", Namespace: namespace, Values: "{cleanup: {guardRemoval: true}, admissionWarnings: {create: false}, operatorPods: {restrict: false}}"})
 	if err != nil {
 		return nil, err
 	}

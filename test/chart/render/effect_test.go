@@ -170,6 +170,8 @@ var others = map[string]struct{ values, appears string }{
 	"defaultDeploymentPolicy.spec.default.strategy.fixed.failureThreshold": {"defaultDeploymentPolicy: {create: true, spec: {default: {strategy: {fixed: {failureThreshold: 3}}}}}", `\"failureThreshold\":3`},
 	"defaultDeploymentPolicy.spec.default.strategy.fixed.safetyLimit":      {"defaultDeploymentPolicy: {create: true, spec: {default: {strategy: {fixed: {safetyLimit: 30}}}}}", `\"safetyLimit\":30`},
 	"admissionWarnings.create":                                             {"admissionWarnings: {create: false}", ""},
+	"operatorPods.restrict":                                                {"operatorPods: {restrict: false}", ""},
+	"operatorPods.images":                                                  {"operatorPods: {images: [registry.example/p/]}", `[\"registry.example/p/\"].exists(p, i.startsWith(p))`},
 	"cleanup.enabled":                                                      {"cleanup: {enabled: true}", `-skyhook-cleanup"`},
 	"cleanup.guardRemoval":                                                 {"cleanup: {guardRemoval: true}", "skyhook-operator-guard-role"},
 	"cleanup.jobTimeoutSeconds":                                            {"cleanup: {enabled: true, jobTimeoutSeconds: 600}", `"activeDeadlineSeconds":600`},

@@ -14,12 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/action"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -426,6 +428,7 @@ func TestSwitches(t *testing.T) {
 		{"controllerManager: {podDisruptionBudget: {minAvailable: 0}}", []string{"PodDisruptionBudget"}},
 		{"controllerManager: {podDisruptionBudget: {minAvailable: false}}", []string{"PodDisruptionBudget"}},
 		{"crds: {install: false}", []string{"CustomResourceDefinition"}},
+		{"{operatorPods: {restrict: false}, admissionWarnings: {create: false}}", []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}},
 		{"controllerManager: {manager: {env: {metricsPort: '0'}}}", []string{"Service"}},
 		{"", []string{"Job", "ServiceMonitor", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Secret", "Namespace"}},
 	} {
@@ -442,6 +445,35 @@ func TestSwitches(t *testing.T) {
 	c := findManager(t, renderChart(t, "controllerManager: {manager: {env: {probePort: ':9091', metricsPort: '0.0.0.0:9090'}}}"))
 	if len(c.Ports) != 2 || c.Ports[0].ContainerPort != 9090 || c.Ports[1].ContainerPort != 9091 || c.LivenessProbe.HTTPGet.Port.String() != "probes" {
 		t.Errorf("other ports give %v and %v", c.Ports, c.LivenessProbe)
+	}
+}
+
+// TestOperatorPods: each policy about the operator's account is bound, denies, and names the account that the Deployment has.
+func TestOperatorPods(t *testing.T) {
+	for values, account := range map[string]string{
+		"":                            "system:serviceaccount:skyhook:skyhook-operator-controller-manager",
+		"serviceAccount: {name: own}": "system:serviceaccount:skyhook:own",
+	} {
+		r := renderChart(t, values)
+		for _, name := range []string{"skyhook-operator-pods", "skyhook-operator-changes", "skyhook-operator-nodeops"} {
+			var p admissionv1.ValidatingAdmissionPolicy
+			var b admissionv1.ValidatingAdmissionPolicyBinding
+			for kind, into := range map[string]client.Object{"ValidatingAdmissionPolicy": &p, "ValidatingAdmissionPolicyBinding": &b} {
+				u := r.Find(kind, name)
+				if u == nil {
+					t.Fatalf("there is no %s %s", kind, name)
+				}
+				if err := Into(u, into); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if b.Spec.PolicyName != name || !slices.Equal(b.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || *p.Spec.FailurePolicy != admissionv1.Fail {
+				t.Errorf("%s does not deny: %+v", name, b.Spec)
+			}
+			if conditions := p.Spec.MatchConditions; len(conditions) != 1 || conditions[0].Expression != "request.userInfo.username == '"+account+"'" {
+				t.Errorf("%s is about %v, want %s", name, conditions, account)
+			}
+		}
 	}
 }
 

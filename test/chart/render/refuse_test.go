@@ -60,6 +60,8 @@ func TestRefused(t *testing.T) {
 		{"settings: {logLevels: debug}", []string{"/settings", "logLevels"}},
 		{"logLevel: loud", []string{"/logLevel", "'info'"}},
 		{"imagePullSecrets: [a]", []string{"/imagePullSecrets/0"}},
+		{"operatorPods: {images: [registry]}", []string{"/operatorPods/images/0"}},
+		{"operatorPods: {image: a/}", []string{"/operatorPods", "image"}},
 		{"extraArgs: [log-level=debug]", []string{"/extraArgs/0"}},
 	} {
 		_, err := Chart(Options{Values: c.values})
