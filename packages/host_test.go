@@ -184,7 +184,7 @@ func (h host) runScript(script string) (string, error) {
 }
 
 // tools are the programs of this machine that every host gets.
-var tools = strings.Fields("bash cat chmod cmp comm cp cut date dirname env find flock getconf grep head id join ln ls mkdir mktemp mv paste readlink rm rmdir sed sh sleep sort stat tac tail tee touch tr uniq wc")
+var tools = strings.Fields("bash cat chmod cmp comm cp cut date dirname env find flock getconf grep head id join ln ls mkdir mktemp mv paste readlink rm rmdir sed setsid sh sleep sort stat tac tail tee touch tr uniq wc")
 
 // toolsDir is the folder of the copied tools, once it exists.
 var toolsDir string
@@ -257,6 +257,7 @@ func (h host) addTools(without []string) error {
 	if h.isDebian() {
 		stubs = map[string]string{"systemctl": "systemctl", "update-grub": "update-grub", "apt-get": "apt-get", "dpkg-query": "dpkg-query"}
 	}
+	stubs["systemd-run"] = "systemd-run"
 	for name, from := range stubs {
 		if slices.Contains(without, name) {
 			continue

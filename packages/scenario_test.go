@@ -6,6 +6,7 @@ package packages
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -46,6 +47,8 @@ func TestMain(m *testing.M) {
 //	admin                                   a script that somebody runs on the host
 //	boot                                    a reboot
 //	pristine, same                          store the state of the host; compare with it
+//
+// Packages that declare privileges run a second time, as in pods that have no more than these: the same must happen.
 func TestScenarios(t *testing.T) {
 	requireRoot(t)
 	files, err := filepath.Glob("testdata/*/*.txt")
@@ -53,11 +56,23 @@ func TestScenarios(t *testing.T) {
 		t.Fatalf("no scenarios: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(strings.TrimPrefix(file, "testdata/"), ".txt"), func(t *testing.T) {
-			t.Parallel()
-			s := &scenario{t: t, uid: "11111111-2222-3333-4444-555555555555", installed: map[string]install{}}
-			datadriven.RunTest(t, file, s.runCommand)
-		})
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "testdata/"), ".txt")
+		config, _ := format.Validate(os.DirFS(filepath.Dir(name)), format.Want{})
+		run := func(name string, privileges format.Privileges) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := &scenario{t: t, uid: "11111111-2222-3333-4444-555555555555", installed: map[string]install{}, privileges: privileges}
+				datadriven.RunTest(t, file, s.runCommand)
+				if _, err := os.Stat(s.host.path("stub/started")); (err == nil) != (len(privileges) > 0) {
+					t.Errorf("steps were handed over to systemd, in a pod with the privileges %v: %v", privileges, err == nil)
+				}
+			})
+		}
+		run(name, nil)
+		isRewriting := flag.Lookup("rewrite").Value.String() == "true" // one of the two is enough
+		if len(config.Privileges) > 0 && !isRewriting {
+			run(name+"-confined", config.Privileges)
+		}
 	}
 }
 
@@ -77,6 +92,8 @@ type scenario struct {
 	env       []string
 	installed map[string]install // by name
 	was       hostTree
+
+	privileges format.Privileges // of pods but those of preflights, which have none
 }
 
 // runCommand runs one command of a scenario and returns its output.
@@ -354,6 +371,9 @@ func (s *scenario) runAgent(name string, now install, image string, mode format.
 		copyDir = "/tmp/skyhook/" + name
 	}
 	message := messageFile(image)
+	if mode != format.ModePreflight && len(s.privileges) > 0 {
+		now.env = append(slices.Clone(now.env), format.EnvPrivileges+"="+strings.Join(s.privileges, ","))
+	}
 	var out bytes.Buffer
 	code := argv.Run(argv.Line{
 		Args: []string{string(mode), s.host.root, copyDir}, Stdout: &out, Stderr: &out, Version: "test",

@@ -73,6 +73,12 @@ step() {
   bash "$SKYHOOK_DIR/skyhook_dir/$1.sh" >/tmp/said 2>&1
 }
 
+# as_nobody CHECK runs it as the agent does in a pod with few rights.
+as_nobody() {
+  setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all,+dac_read_search --inh-caps=-all,+dac_read_search \
+    --ambient-caps=-all,+dac_read_search --no-new-privs bash "$SKYHOOK_DIR/skyhook_dir/$1.sh" >/tmp/said 2>&1 || fail "$1 failed as nobody"
+}
+
 # look lets the agent ask the package as in its pod: the root of the host is read-only but for a private /tmp, and the namespaces are others.
 # It prints the answer, and then what was said.
 # shellcheck disable=SC2016 # the inner shell expands it

@@ -28,6 +28,8 @@ says "^warning: demo.service runs with /usr/lib/demo/$library, which was replace
 fails effect_check
 says "^error: demo.service runs with /usr/lib/demo/$library, which was replaced: restart it"
 says "^error: second@a.b.service"
+as_nobody effect_check
+says "^warning: demo.service seems to run with /usr/lib/demo/$library, which was replaced: restart it"
 answers "service demo,second@a.b: no allowed update is pending; services with replaced files: demo, second@a.b"
 stop second@a.b
 answers "service demo: no allowed update is pending; services with replaced files: demo"
@@ -88,3 +90,8 @@ answers "reboot: 1 allowed update pending: libdemo; only a reboot restarts dbus,
 mount -o remount,hidepid=2 /proc
 if look >/tmp/answer; then fail "preflight answers: $(cat /tmp/answer)"; fi
 says "the processes of this host cannot be looked at"
+succeeds update
+for check in update_check effect_check; do
+  as_nobody $check
+  says "^warning: /proc is mounted with hidepid"
+done

@@ -49,11 +49,13 @@ find_old_kernel() {
   REPLY="kernel $release runs as it was before $newest of its package was installed"
 }
 
+maps_are_readable() { { : </proc/1/maps; } 2>/dev/null; }
+
 # find_mapped writes PID FILE to the file mapped, for the programs and libraries that processes run; FILE ends with " (deleted)" if it was
 # replaced.
 find_mapped() {
   [ ! -f "$scratch/mapped" ] || return 0
-  if { : </proc/1/maps; } 2>/dev/null; then
+  if maps_are_readable; then
     { grep -HE '^[^ ]+ ..x' /proc/[0-9]*/maps 2>/dev/null || true; } | sed -E 's#^/proc/([0-9]+)/maps:[^/]* /#\1 /#'
   else
     guess_mapped

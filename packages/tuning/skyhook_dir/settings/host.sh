@@ -9,6 +9,8 @@ if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
   echo "error: the package needs bash 4.4 or later; this host has $BASH_VERSION" >&2
   exit 1
 fi
+# shellcheck source=/dev/null # it is checked by itself
+. "${BASH_SOURCE[0]%/*}/on_host.sh"
 shopt -s inherit_errexit
 # What fails without a word of its own is named.
 set -E

@@ -93,7 +93,7 @@ limits_overridden() {
   limits_all
   while read -r domain type item value; do
     [ "${limit_effective["$domain $type $item"]-}" != "$value" ] || continue
-    if ours_too "${limit_decided_by["$domain $type $item"]}"; then
+    if ours_too "${limit_decided_by["$domain $type $item"]-}"; then # before our file is there, nobody may decide
       warn "${limit_decided_by["$domain $type $item"]} sets $domain $type $item too, and wins; let one package set it"
     else
       overridden+=("$domain $type $item $value")

@@ -36,19 +36,26 @@ sysctl_name() {
   REPLY=${REPLY//$'\n'//}
 }
 
-# sysctl_is_hidden PATH: a preflight has a network, IPC and processes of its own, and would see their value and not the host's.
+# sysctl_is_hidden PATH: a preflight has processes of its own, and network and IPC too until it is known what this package declares. It would
+# see their value and not the host's.
 sysctl_is_hidden() {
   [ "${SKYHOOK_PREFLIGHT:-}" = true ] || return 1
   case $1 in
-  net/* | kernel/sem* | kernel/shm* | kernel/msg* | kernel/auto_msgmni | fs/mqueue/*) ;;
+  net/* | kernel/sem* | kernel/shm* | kernel/msg* | kernel/auto_msgmni | fs/mqueue/*) [[ ,${SKYHOOK_PRIVILEGES:-}, != *,sysctl,* ]] ;;
   kernel/hostname | kernel/domainname | kernel/pid_max | kernel/ns_last_pid | vm/memfd_noexec) ;;
   *) [[ ${1%%/*} == *[*?]* ]] ;; # it may stand for one of them
   esac
 }
 
-# sysctl_running PATH: REPLY is the kernel's value; fails if it cannot be read.
+# sysctl_running PATH: REPLY is the kernel's value; fails if it cannot be read. Some are of a process namespace, and a check has its own,
+# which the numbers in the host's /proc show.
 sysctl_running() {
-  local value
+  local value pid
+  case $1 in
+  kernel/pid_max | kernel/ns_last_pid | vm/memfd_noexec)
+    if { read -r pid _ </proc/self/stat; } 2>/dev/null && [ "$pid" != "$BASHPID" ]; then return 1; fi
+    ;;
+  esac
   value=$(cat "/proc/sys/$1" 2>/dev/null) || return 1
   words "$value"
 }
