@@ -58,7 +58,8 @@ func TestOsUpdate(t *testing.T) {
 		boots[n] = cluster.BootID(t, n)
 	}
 	cluster.Label(t, "e2e="+name, nodes...)
-	manifest := suite.Manifest(name, "\n  preflight: Ask\n  interruptionBudget: {count: 3}", `
+	applyPolicy.Do(func() { cluster.Apply(t, policyOfFewPrivileges) })
+	manifest := suite.Manifest(name, fewPrivileges, `
     os-update:
       version: 1.0.0
       image: `+suite.PackageRepository+`os-update

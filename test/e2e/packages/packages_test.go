@@ -8,6 +8,7 @@ package packages_test
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/skyhook-k8s/skyhook/test/e2e/suite"
@@ -23,6 +24,20 @@ type host struct {
 	node, skyhook string
 }
 
+// fewPrivileges is the spec of a Skyhook none of whose pods is privileged: its policy allows no more than asking systemd.
+const fewPrivileges = "\n  preflight: Ask\n  deploymentPolicy: few-privileges"
+
+var applyPolicy sync.Once // several tests begin at the same time
+
+const policyOfFewPrivileges = `
+apiVersion: skyhook.nvidia.com/v1alpha1
+kind: DeploymentPolicy
+metadata: {name: few-privileges}
+spec:
+  maxPrivileges: Services
+  default: {budget: {count: 3}, strategy: {fixed: {initialBatch: 3}}}
+`
+
 func newHost(t *testing.T, skyhook string) host {
 	t.Helper()
 	return labelHost(t, skyhook, cluster.ShareInterruptibleNodes(t, 1)[0])
@@ -31,6 +46,7 @@ func newHost(t *testing.T, skyhook string) host {
 func labelHost(t *testing.T, skyhook, node string) host {
 	t.Helper()
 	cluster.Label(t, "e2e="+skyhook, node)
+	applyPolicy.Do(func() { cluster.Apply(t, policyOfFewPrivileges) })
 	return host{T: t, node: node, skyhook: skyhook}
 }
 
@@ -43,14 +59,14 @@ func (h host) exec(script string) string {
 // install applies the Skyhook with these packages, and waits until it is complete.
 func (h host) install(packages string) {
 	h.Helper()
-	cluster.Apply(h.T, suite.Manifest(h.skyhook, "", packages))
+	cluster.Apply(h.T, suite.Manifest(h.skyhook, fewPrivileges, packages))
 	cluster.WaitComplete(h.T, h.skyhook)
 }
 
 // installFails applies the Skyhook with these packages, and waits until it fails for this reason.
 func (h host) installFails(packages, why string) {
 	h.Helper()
-	cluster.Apply(h.T, suite.Manifest(h.skyhook, "", packages))
+	cluster.Apply(h.T, suite.Manifest(h.skyhook, fewPrivileges, packages))
 	cluster.WaitErroring(h.T, h.skyhook, why)
 }
 

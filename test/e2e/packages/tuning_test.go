@@ -131,6 +131,7 @@ func TestShellscript(t *testing.T) {
     greeting:
       version: %s
       image: %sshellscript
+      privileges: [/etc]
       configMap:
         greeting.txt: %s
         apply.sh: |
