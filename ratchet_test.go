@@ -24,14 +24,14 @@ import (
 // Ratchets limit how much a maintainer has to carry. A limit is the figure of today and only falls: who makes one smaller lowers it in
 // the same change, and who has to raise one does so in a change of its own that says what the weight buys.
 var ratchets = []ratchet{
-	{"lines of the product", 83426, "every line is read by somebody"},
+	{"lines of the product", 83940, "every line is read by somebody"},
 	{"lines of the harness", 18088, "a test that needs a large harness proves less about the product"},
 	{"lines of hack", 1557, "tools that others keep need no maintainer here"},
 	{"lines of the largest package", 6015, "a package can be read in one sitting"},
 	{"fields of the largest struct", 26, "the states of a struct multiply with its fields"},
 	{"methods of the largest type", 123, "what embeds a type has all of its methods in reach, so they count together"},
 	{"decisions per thousand lines", 235, "branches and operators are what a reader has to play through"},
-	{"spec fields of the API", 341, "each field multiplies the states in which the others must be right"},
+	{"spec fields of the API", 343, "each field multiplies the states in which the others must be right"},
 	{"modules of go.mod", 129, "a module is code of others that we answer for"},
 }
 
