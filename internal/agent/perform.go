@@ -62,8 +62,7 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 	r := step.Run(ctx, step.Command{
 		Root: t.Host, Path: path.Join(t.CopyDir, file), Args: action.resolveArguments(t.Env), Env: t.stepEnv(action), Dir: t.CopyDir,
 		Timeout: action.Step.Timeout, Grace: grace, Gentle: gentle, Output: out,
-		OnlyReads: t.Mode == pack.ModePreflight || t.isConfined() && t.mode.IsCheck(),
-		Confined:  t.Mode == pack.ModePreflight || t.isConfined(), Unconnected: t.isConfined() && !t.Privileges.AskSystemd(),
+		OnlyReads: t.isConfined() && t.mode.IsReadOnly(), Confined: t.isConfined(), Unconnected: len(t.Privileges) > 0 && !t.Privileges.AskSystemd(),
 		AliveEvery: aliveEvery, Alive: func(d time.Duration) {
 			t.Log.Info("still running", "step", action.Name, "since", d.Round(time.Second).String())
 		},
@@ -75,8 +74,8 @@ func (t *stageRun) performStep(ctx context.Context, action Action) (step.Result,
 	return r, judgeResult(action, r, out.Lines())
 }
 
-// isConfined reports whether the pod may do less than everything.
-func (t *stageRun) isConfined() bool { return len(t.Privileges) > 0 }
+// isConfined reports whether the pod may do less than everything, as those of preflights do.
+func (t *stageRun) isConfined() bool { return len(t.Privileges) > 0 || t.Mode == pack.ModePreflight }
 
 // stepEnv is the environment of a step, in increasing precedence: fixed values in place of those of the agent's image,
 // the container's environment with that of the package, that of the step, and the reserved names. Nothing is parsed.

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,7 +45,7 @@ func (c *compiler) addNodeOps() {
 		}
 		if by != nil {
 			in.PolicyProblems = policy.FindProblems(by, c.snapshot.Now)
-			if most := by.Spec.MaxPrivileges; most != "" && most != v1alpha1.PrivilegesFull {
+			if most := cmp.Or(by.Spec.MaxPrivileges, v1alpha1.PrivilegesFull); most != v1alpha1.PrivilegesFull {
 				in.PolicyProblems = append(in.PolicyProblems, fmt.Sprintf("maxPrivileges of DeploymentPolicy %s is %s, and a NodeOp has full: raise it, or name another policy", by.Name, most))
 			}
 		}

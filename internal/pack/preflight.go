@@ -140,7 +140,7 @@ func (p *Preflight) HasPrivileges() bool { return p.IsKnown() || len(p.Privilege
 
 // clip returns what a message has of it; nil for what is neither an answer nor, of steps that failed, what the package declares.
 func (p *Preflight) clip() *Preflight {
-	if p == nil || !p.namesFit() || !p.IsKnown() && (p.Absent || p.Answer != "") || !p.HasPrivileges() {
+	if p == nil || !p.namesFit() || !p.HasPrivileges() {
 		return nil
 	}
 	if wrong, _ := p.Privileges.FindProblem(); wrong != "" {

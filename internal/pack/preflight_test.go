@@ -94,7 +94,7 @@ func TestMessageOfPreflight(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{`{}`, `{"answer":"perhaps"}`, `{"absent":true,"answer":"none"}`, `{"answer":"none","privileges":["all"]}`, `{"answer":"perhaps","privileges":["sysctl"]}`} {
+	for _, text := range []string{`{}`, `{"answer":"perhaps"}`, `{"absent":true,"answer":"none"}`, `{"answer":"none","privileges":["all"]}`} {
 		m, ok := DecodeMessage(`{"schema":"skyhook-agent/1","outcome":"succeeded","mode":"preflight","preflight":` + text + `}`)
 		if !ok || m.Preflight != nil {
 			t.Errorf("%s was taken for %+v", text, m.Preflight)

@@ -38,7 +38,7 @@ const (
 )
 
 // reservedDirs are directories of the host that no pod gets to write by name.
-var reservedDirs = []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"}
+var reservedDirs = []string{"/", "/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"}
 
 // IsFull reports whether a package may do everything.
 func (p Privileges) IsFull() bool { return len(p) == 0 || p.Has(PrivilegeFull) }
@@ -49,16 +49,10 @@ func (p Privileges) Has(entry string) bool { return slices.Contains(p, entry) }
 // AskSystemd reports whether the steps may ask systemd.
 func (p Privileges) AskSystemd() bool { return p.Has(PrivilegeServices) || p.Has(PrivilegeReboot) }
 
-// Dirs returns the directories, without those that are below another one.
+// Dirs returns the directories, each once.
 func (p Privileges) Dirs() []string {
-	var out []string
-	for _, entry := range slices.Sorted(slices.Values(p)) {
-		isBelow := slices.ContainsFunc(out, func(dir string) bool { return strings.HasPrefix(entry, dir+"/") })
-		if strings.HasPrefix(entry, "/") && !isBelow && !slices.Contains(out, entry) {
-			out = append(out, entry)
-		}
-	}
-	return out
+	sorted := slices.Compact(slices.Sorted(slices.Values(p)))
+	return slices.DeleteFunc(sorted, func(entry string) bool { return !strings.HasPrefix(entry, "/") })
 }
 
 // Class returns the strongest of what is declared.
@@ -66,12 +60,7 @@ func (p Privileges) Class() string {
 	if p.IsFull() {
 		return PrivilegeFull
 	}
-	for _, class := range slices.Backward(privilegeClasses) {
-		if p.Has(class) {
-			return class
-		}
-	}
-	return PrivilegeFiles
+	return slices.MaxFunc(append(slices.Clone(p), PrivilegeFiles), CompareClasses) // directories are weaker than all
 }
 
 // CompareClasses orders classes by their strength, as cmp.Compare does.
@@ -103,9 +92,7 @@ func invalidPrivilegeReason(entry string) string {
 		return ""
 	case !strings.HasPrefix(entry, "/"):
 		return quoteValue(entry) + " is no privilege" + SuggestWord(entry, words)
-	case entry == "/":
-		return "it names the whole host"
-	case path.Clean(entry) != entry || strings.ContainsFunc(entry, func(r rune) bool { return r <= ' ' || r == ':' || r == ',' }):
+	case path.Clean(entry) != entry || strings.ContainsAny(entry, ":, \t\r\n\x00"):
 		return quoteValue(entry) + " is not the shortest path of a directory, or has a blank, colon or comma"
 	case isReserved:
 		return quoteValue(entry) + " is no directory that a package keeps files in"

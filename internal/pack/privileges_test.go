@@ -19,7 +19,7 @@ func TestPrivileges(t *testing.T) {
 		{nil, "full", nil},
 		{Privileges{"full"}, "full", nil},
 		{Privileges{"/etc/sysctl.d"}, "files", []string{"/etc/sysctl.d"}},
-		{Privileges{"/etc/b", "sysctl", "/etc", "/etcetera", "/etc"}, "sysctl", []string{"/etc", "/etcetera"}},
+		{Privileges{"/etc/b", "sysctl", "/etc", "/etcetera", "/etc"}, "sysctl", []string{"/etc", "/etc/b", "/etcetera"}},
 		{Privileges{"services", "sysctl"}, "services", nil},
 		{Privileges{"services", "reboot"}, "reboot", nil},
 	} {
@@ -50,7 +50,7 @@ func TestPrivilegesThatAreWrong(t *testing.T) {
 		{Privileges{"service"}, `"service" is no privilege (did you mean "services"?)`},
 		{Privileges{"etc"}, `"etc" is no privilege`},
 		{Privileges{""}, `"" is no privilege`},
-		{Privileges{"/"}, "it names the whole host"},
+		{Privileges{"/"}, `"/" is no directory that a package keeps`},
 		{Privileges{"/etc/"}, `"/etc/" is not the shortest path`},
 		{Privileges{"/etc/../proc"}, "is not the shortest path"},
 		{Privileges{"/a:b"}, "has a blank, colon or comma"},

@@ -33,31 +33,19 @@ func (f *Facts) readNodes(nodes []*node.Node) (silent map[string]bool, declared 
 		return nil, nil
 	}
 	silent, declared = map[string]bool{}, map[string]pack.Privileges{}
-	note := func(hash string, p pack.Privileges) {
-		def := f.Definition(hash)
-		if def == nil {
-			return
-		}
-		if known, isKnown := declared[ImageOf(def.Package)]; !isKnown || pack.CompareClasses(p.Class(), known.Class()) > 0 {
-			declared[ImageOf(def.Package)] = p
-		}
-	}
 	for _, n := range nodes {
 		rec := &n.Skyhook(f.Skyhook.Name).Record
-		if rec.Node != n.UID || rec.Skyhook != string(f.Skyhook.UID) {
-			continue
-		}
 		for _, a := range rec.Preflight {
-			if a.HasPrivileges() {
-				note(a.Hash, a.Privileges)
+			def := f.Definition(a.Hash)
+			if def == nil || rec.Node != n.UID || rec.Skyhook != string(f.Skyhook.UID) || !a.HasPrivileges() {
+				continue
 			}
-			if a.Absent && f.ByHash[a.Hash] != nil {
+			image := ImageOf(def.Package)
+			if known, isKnown := declared[image]; !isKnown || pack.CompareClasses(a.Privileges.Class(), known.Class()) > 0 {
+				declared[image] = a.Privileges
+			}
+			if a.Absent {
 				silent[a.Hash] = true
-			}
-		}
-		for _, p := range rec.Packages {
-			if len(p.Privileges) > 0 {
-				note(p.Hash, p.Privileges)
 			}
 		}
 	}

@@ -45,9 +45,9 @@ func (f *Facts) DeclaredOn(rec *node.SkyhookRecord, st *Step) pack.Privileges {
 	}
 	// Nobody is asked during a visit. A version that follows another one then gets what that one declared, because everything is forbidden.
 	var before pack.Privileges
-	for key, p := range rec.Packages {
-		if name, _, _ := CutKey(key); name == st.Name && len(p.Privileges) > 0 && (before == nil || pack.CompareClasses(p.Privileges.Class(), before.Class()) > 0) {
-			before = p.Privileges
+	for _, key := range SortedNames(rec.Packages) {
+		if name, _, _ := CutKey(key); name == st.Name {
+			before = rec.Packages[key].Privileges
 		}
 	}
 	return before
@@ -69,7 +69,7 @@ func (f *Facts) FindForbidden(t *Target) *rollout.Why {
 		st := t.Steps[id]
 		p, class := st.Definition.Package.Privileges, f.PrivilegesOf(st, &t.Record, t.Node).Class()
 		_, isAsked := asked[st.Key]
-		isOpen := len(p) == 0 && isAsked && t.Record.Preflight[st.Key].Hash != st.Definition.Hash
+		isOpen := isAsked && t.Record.Preflight[st.Key].Hash != st.Definition.Hash
 		begun := t.Record.Packages[st.Key]
 		text := ""
 		switch {
