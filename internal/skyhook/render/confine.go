@@ -93,13 +93,13 @@ func privateMount(spec *corev1.PodSpec, container, dir string) corev1.VolumeMoun
 	return corev1.VolumeMount{Name: volume.Name, MountPath: plan.RootMount + dir}
 }
 
-// unprivilegedContext allows root in the container these capabilities, and nothing else. The type is that of containers on hosts with SELinux
-// that are to read the host's files.
+// unprivilegedContext allows root in the container these capabilities, and nothing else. Default profiles of SELinux and AppArmor would
+// keep it from the host's files and from systemd's messages.
 func unprivilegedContext(capabilities ...corev1.Capability) *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false), RunAsUser: new(int64(0)),
 		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities},
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"},
+		SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}, AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined},
 	}
 }
