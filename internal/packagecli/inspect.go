@@ -141,7 +141,7 @@ func (i *inspectResult) formatSignatures() string {
 
 func (i *inspectResult) formatText(wide bool) string {
 	text := fmt.Sprintf("Package:  %s %s\nFrom:     %s\n", cmp.Or(i.Package, "unknown"), i.Version, i.From)
-	for _, line := range [][2]string{{"Digest", i.Digest}, {"Base", i.Base}, {"SBOM", strings.Join(i.SBOM, " ")}, {"Signed", i.formatSignatures()}} {
+	for _, line := range [][2]string{{"Digest", i.Digest}, {"Base", i.Base}, {"SBOM", strings.Join(i.SBOM, " ")}, {"Signed", i.formatSignatures()}, {"Privileges", strings.Join(i.Config.Privileges, ", ")}} {
 		if line[1] != "" {
 			text += fmt.Sprintf("%-9s %s\n", line[0]+":", line[1])
 		}
