@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -124,5 +125,21 @@ func TestNodeOpLeavesUnderPolicy(t *testing.T) {
 	if n := s.GetNode("n1"); n.Spec.Unschedulable {
 		_, plan := s.decide(s.cluster)
 		t.Errorf("the node stays cordoned: %v", plan.Reports)
+	}
+}
+
+// TestNodeOpMaxPrivileges: a NodeOp does not begin under a policy that limits what pods may do, and says why.
+func TestNodeOpMaxPrivileges(t *testing.T) {
+	for most, jobs := range map[string]int{"Services": 0, "Full": 1} {
+		t.Run(most, func(t *testing.T) {
+			s := newScenario(t, 1)
+			s.Apply(policyYAML("  maxPrivileges: " + most + "\n"))
+			s.createNodeOp("up", "deploymentPolicy: careful")
+			s.nodeOpPasses(4, time.Second)
+			said := fmt.Sprint(s.getNodeOp("up").Status.Conditions)
+			if n := len(s.listJobs()); n != jobs || strings.Contains(said, "and a NodeOp has full") == (jobs > 0) {
+				t.Errorf("there are %d Jobs, and it says %s", n, said)
+			}
+		})
 	}
 }
