@@ -27,9 +27,10 @@ func (r *Run) stepPreflight(p *corev1.Pod, random *rand.Rand) {
 	r.writeStatus(Pods, p)
 }
 
-// newAnswer returns what a package says.
+// newAnswer returns what a package says, and declares.
 func (r *Run) newAnswer(random *rand.Rand) *pack.Preflight {
-	said := &pack.Preflight{Answer: pack.Answers()[random.IntN(len(pack.Answers()))], Reason: "it is so"}
+	may := []pack.Privileges{nil, {"services"}, {"sysctl"}, {"/etc/a"}}
+	said := &pack.Preflight{Answer: pack.Answers()[random.IntN(len(pack.Answers()))], Reason: "it is so", Privileges: may[random.IntN(len(may))]}
 	switch {
 	case r.isQuiet && said.Answer == pack.AnswerBlocked:
 		said.Answer = pack.AnswerNone
@@ -38,7 +39,7 @@ func (r *Run) newAnswer(random *rand.Rand) *pack.Preflight {
 	case said.Answer == pack.AnswerNone && random.IntN(3) == 0:
 		said.Wrong = true
 	case random.IntN(6) == 0:
-		return &pack.Preflight{Absent: true}
+		return &pack.Preflight{Absent: true, Privileges: said.Privileges}
 	}
 	return said
 }
@@ -53,8 +54,7 @@ func (r *Run) checkNewPreflight(c content) {
 	}
 	for _, c := range p.Spec.Containers {
 		for _, m := range c.VolumeMounts {
-			isHost := m.MountPath == "/root"
-			if isHost && (!m.ReadOnly || m.RecursiveReadOnly == nil || *m.RecursiveReadOnly != corev1.RecursiveReadOnlyEnabled) || c.SecurityContext.Privileged != nil || p.Spec.HostPID {
+			if m.MountPath == "/root" && (!m.ReadOnly || m.RecursiveReadOnly == nil || *m.RecursiveReadOnly != corev1.RecursiveReadOnlyEnabled) || c.SecurityContext.Privileged != nil || p.Spec.HostPID {
 				r.violate("preflights disturb nobody", "container %s of %s can change the host", c.Name, p.Name)
 			}
 		}
