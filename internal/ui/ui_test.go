@@ -36,6 +36,13 @@ func newPages() ui.Pages {
 				{Node: "c", State: view.StateComplete, Compartment: "two", Labels: map[string]string{"rack": "r2"}},
 			}}, nil
 		},
+		Rollout:  func(context.Context, string) (*ui.Rollout, error) { return nil, view.ErrNotFound },
+		Node:     func(context.Context, string) (*ui.Node, error) { return nil, view.ErrNotFound },
+		Plan:     func(context.Context, []byte) (*ui.Plan, error) { return &ui.Plan{Simulation: &view.Simulation{}}, nil },
+		Policies: func(context.Context) (*view.Policies, error) { return &view.Policies{}, nil },
+		Find:     func(context.Context, string) ([]view.Hit, error) { return nil, nil },
+		Revision: func(context.Context, string, int64) (string, error) { return "", view.ErrNotFound },
+		Output:   func(context.Context, string) (string, error) { return "", view.ErrNotFound },
 	}
 }
 
