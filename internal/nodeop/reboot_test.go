@@ -148,10 +148,14 @@ func TestSharedReboot(t *testing.T) {
 // A node crashes and reports its new boot after NodeOps await their shared reboot. That boot is the reboot for the commands that ended before
 // the crash, and for those of which an older agent does not say in which boot they ran.
 func TestCrashBeforeSharedReboot(t *testing.T) {
-	const latePods = "before the commands end, and their pods are observed after that is recorded"
+	const (
+		latePods = "before the commands end, and their pods are observed after that is recorded"
+		gonePods = "before the commands end, and their pods are gone once that is recorded"
+	)
 	for _, c := range []struct{ name, said, seen, want string }{
 		{"before the commands end", "boot-2", "boot-1", "boot-2'"},
 		{latePods, "boot-2", "boot-1", "boot-2'"},
+		{gonePods, "boot-2", "boot-1", "boot-2'"},
 		{"after they ended", "boot-1", "boot-1", "boot-2"},
 		{"after they ended, and the node reports that before the operator sees it", "boot-1", "boot-2", "boot-2'"},
 		{"before the commands end, with an older agent", "", "boot-1", "boot-2"},
@@ -163,11 +167,15 @@ func TestCrashBeforeSharedReboot(t *testing.T) {
 				w.node(name).BootID = c.seen
 				return c.said
 			}
-			hasCrashed := false
+			hasCrashed, recorded := false, 0
 			w.hides = func(p *corev1.Pod) bool {
-				return c.name == latePods && !hasCrashed && p.Labels[v1alpha1.LabelReboot] == ""
+				isHidden := c.name == latePods && !hasCrashed || c.name == gonePods && recorded == 2
+				return isHidden && p.Labels[v1alpha1.LabelReboot] == ""
 			}
 			w.loses = func(a rollout.Action) bool {
+				if a.Verb == rollout.VerbRecord && a.Task == nodeop.TaskCommand && a.State == rollout.StateDone {
+					recorded++
+				}
 				isLast := a.Verb == rollout.VerbRun && a.Task == nodeop.TaskReboot && !hasCrashed
 				if isLast {
 					w.node("n1").BootID, hasCrashed = "boot-2", true
